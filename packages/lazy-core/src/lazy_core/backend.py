@@ -1,0 +1,101 @@
+"""The backend: XLA through JAX's ahead-of-time interface.
+
+Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit context around lowering, compiling
+and transfers, so that the process-wide JAX configuration is left to its owner.  May import `errors` and `shape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from .errors import DtypeError
+from .shape import Shape
+
+_EXTENSION_DTYPES = frozenset({np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
+
+x64 = jax.enable_x64
+
+
+def supports(dtype: Any) -> bool:
+    """Whether the device has this dtype: bool, integers, floats of 16 to 64 bits, bfloat16, float8, complex."""
+    dtype = np.dtype(dtype)
+    return (dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8) and dtype.isnative) or dtype in _EXTENSION_DTYPES
+
+
+def device_name() -> str:
+    """The platform that programs run on: "cpu", "gpu" or "tpu"."""
+    return jax.default_backend()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what programs are compiled with."""
+    import jaxlib
+
+    return {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
+
+
+def from_host(array: np.ndarray, copy: bool = True) -> Any:
+    """A device array with the contents of a host array.
+
+    Raises:
+        DtypeError: the dtype does not exist on the device.
+    """
+    if not supports(array.dtype):
+        raise DtypeError(
+            f"dtype {array.dtype} of an array of shape {array.shape} does not exist on the device; "
+            "it has bool, integers, floating point of 16 to 64 bits, bfloat16 and complex"
+        )
+    with x64(True):
+        # The device may alias an aligned host buffer, so a buffer that somebody may still write to is copied first.
+        return jax.device_put(np.array(array, order="C", copy=True) if copy else array)
+
+
+def to_host(array: Any) -> np.ndarray:
+    """A read-only host view of a device array; waits until it has been computed."""
+    return np.asarray(array)
+
+
+def wait(arrays: Sequence[Any]) -> None:
+    """Wait until these arrays have been computed."""
+    jax.block_until_ready(list(arrays))
+
+
+class Program:
+    """A lowered program: its StableHLO text without locations, and how to compile it."""
+
+    def __init__(self, lowered: Any) -> None:
+        self._lowered = lowered
+        self.text: str = lowered.as_text()
+
+    def compile(self) -> Executable:
+        """Compile with XLA."""
+        with x64(True):
+            return Executable(self._lowered.compile())
+
+
+class Executable:
+    """A compiled program; calling it is asynchronous."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, compiled: Any) -> None:
+        self._call = compiled
+
+    def __call__(self, arrays: Sequence[Any], packed: Sequence[np.ndarray] = ()) -> Sequence[Any]:
+        """Run on device arrays, then packed vectors of scalars from the host."""
+        if packed:
+            with x64(True):
+                return self._call(*arrays, *[jax.device_put(p) for p in packed])
+        return self._call(*arrays)
+
+
+def lower(function: Callable[..., Any], shapes: Sequence[Shape]) -> Program:
+    """Trace and lower a function of arrays of these shapes."""
+    with x64(True):
+        structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]
+        return Program(jax.jit(function, keep_unused=True).lower(*structs))

@@ -1,0 +1,75 @@
+"""The `lazy` command.
+
+Owns: argument parsing and what is printed.  Imports frontends only through their entry points.
+
+    lazy doctor                                  versions, devices, installed frontends, what is missing
+    lazy run [--frontend numpy] script.py ...    run a script with a frontend enabled and print the report
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from . import __version__, backend, frontend
+from .errors import LazyError
+from .report import report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="lazy", description="Inspect and run lazy tensor programs.")
+    parser.add_argument("--version", action="version", version=f"lazytensor-core {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    doctor = commands.add_parser("doctor", help="versions, devices, installed frontends and what is missing")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    run = commands.add_parser("run", help="run a script with a frontend enabled, then print the report")
+    run.add_argument("--frontend", default="numpy", help="an installed frontend that can run scripts (default: numpy)")
+    run.add_argument("--json", metavar="FILE", help="also write the report to this file as JSON")
+    run.add_argument("script", help="the script to run")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    args = parser.parse_args(argv)
+    return _doctor(args.json) if args.command == "doctor" else _run(args)
+
+
+def _doctor(as_json: bool) -> int:
+    facts: dict[str, object] = {"lazytensor-core": __version__, **backend.versions()}
+    problems = 0
+    for name in frontend.names():
+        try:
+            facts[f"frontend {name}"] = f"ok ({frontend.load(name).library})"
+        except LazyError as error:
+            problems += 1
+            facts[f"frontend {name}"] = f"missing: {error}"
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        for key, value in facts.items():
+            print(f"{key:<20} {value}")
+        if not frontend.names():
+            print("no frontend is installed: pip install lazy-torch, lazy-numpy or lazy-tf")
+    return 1 if problems else 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        chosen = frontend.load(args.frontend)
+    except LazyError as error:
+        print(f"lazy: {error}", file=sys.stderr)
+        return 2
+    runner = getattr(chosen, "run_script", None)
+    if runner is None:
+        print(f"lazy: frontend {args.frontend!r} has no way to run unchanged scripts; run the script with python", file=sys.stderr)
+        return 2
+    status = int(runner(args.script, args.arguments) or 0)
+    print(report(), file=sys.stderr)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            file.write(report().to_json())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

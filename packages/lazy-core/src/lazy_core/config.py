@@ -1,0 +1,112 @@
+"""Settings: one dataclass, each setting also an environment variable `LAZY_<NAME>`.
+
+Owns: `config` (the settings in force), `options` (a context manager) and `strict`.  May import `errors` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+STRICT_EVENTS = ("compile", "fallback", "host_read")
+
+
+@dataclass
+class Config:
+    """The settings in force.
+
+    Attributes:
+        max_trace: a trace that has recorded this many operations is cut by a barrier of its own, so that a loop without any read
+            cannot grow without bound (`LAZY_MAX_TRACE`).
+        max_exprs: how many interned expressions are kept between traces, in two generations (`LAZY_MAX_EXPRS`).
+        max_executables: how many compiled programs are kept in memory, least recently used first to go (`LAZY_MAX_EXECUTABLES`).
+        max_events: how many events `report()` remembers; counters are exact all the same (`LAZY_MAX_EVENTS`).
+        strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read).
+    """
+
+    max_trace: int = 20_000
+    max_exprs: int = 500_000
+    max_executables: int = 1024
+    max_events: int = 2_000
+    strict: frozenset[str] = field(default_factory=frozenset)
+
+    def set(self, name: str, value: Any) -> None:
+        """Set one setting after checking it.
+
+        Raises:
+            AttributeError: there is no such setting.
+            ValueError: the value does not fit.
+        """
+        known = {f.name: f.type for f in fields(self)}
+        if name not in known:
+            raise AttributeError(f"no setting named {name!r}; there are {', '.join(sorted(known))}")
+        setattr(self, name, _checked(name, value))
+
+    @classmethod
+    def from_environment(cls) -> Config:
+        """The defaults, overridden by `LAZY_*` variables; a bad value raises ValueError and names the variable."""
+        made = cls()
+        for f in fields(cls):
+            text = os.environ.get(f"LAZY_{f.name.upper()}")
+            if text:
+                try:
+                    made.set(f.name, text)
+                except ValueError as error:
+                    raise ValueError(f"environment variable LAZY_{f.name.upper()}: {error}") from None
+        return made
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "strict":
+        kinds = frozenset(k.strip() for k in value.split(",") if k.strip()) if isinstance(value, str) else frozenset(value)
+        unknown = kinds - set(STRICT_EVENTS)
+        if unknown:
+            raise ValueError(f"strict knows the events {', '.join(STRICT_EVENTS)}; not {', '.join(sorted(unknown))}")
+        return kinds
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a positive whole number, not {value!r}") from None
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, not {number}")
+    return number
+
+
+config = Config.from_environment()
+
+
+@contextlib.contextmanager
+def options(**settings: Any) -> Iterator[Config]:
+    """Change settings for the time of a `with` block; unknown names raise AttributeError, bad values ValueError."""
+    before = {f.name: getattr(config, f.name) for f in fields(config)}
+    try:
+        for name, value in settings.items():
+            config.set(name, value)
+        yield config
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
+class strict:  # noqa: N801 (reads as a verb, used as a context manager or as a switch)
+    """Turn events into errors: `with strict("compile"): ...`, or `strict("fallback")` for good, `strict()` to switch off.
+
+    Args:
+        *events: "compile", "fallback" or "host_read".
+
+    Raises:
+        ValueError: an unknown event name.
+    """
+
+    def __init__(self, *events: str) -> None:
+        self._before = config.strict
+        config.set("strict", events)
+
+    def __enter__(self) -> strict:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        config.strict = self._before

@@ -1,0 +1,76 @@
+"""Showing graphs and values without running anything.
+
+Owns: `graph` (the pending graph of a value as text) and `explain` (what is known about a value).  May import `ir`, `values`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .ir import Expr, Node, post_order
+
+
+def value_of(tensor: Any) -> Any:
+    """The core value behind a frontend's tensor (its `__lazy_core_value__()`), or the argument itself if it is one.
+
+    Raises:
+        TypeError: the argument is no lazy tensor.
+    """
+    if getattr(type(tensor), "__lazy_value__", False):
+        return tensor
+    method = getattr(tensor, "__lazy_core_value__", None)
+    if method is None:
+        raise TypeError(f"{type(tensor).__name__} is not a lazy tensor or value")
+    return method()
+
+
+def graph(tensor: Any) -> str:
+    """The pending operations that a value needs, one a line, inputs first; nothing is executed.
+
+    Raises:
+        TypeError: the argument is no lazy tensor.
+    """
+    value = value_of(tensor)
+    if value.expr is None:
+        return f"{value.shape} materialised"
+    return graph_text((value.expr,))
+
+
+def graph_text(outputs: tuple[Expr, ...]) -> str:
+    """The operations below some expressions as text, numbered from zero."""
+    number: dict[int, int] = {}
+    lines = []
+    for item in post_order(outputs):
+        number[id(item)] = len(number)
+        if isinstance(item, Node):
+            shapes = ", ".join(str(e.shape) for e in item.outputs)
+            args = ", ".join(_name(number, e) for e in item.inputs)
+            attributes = f", {item.attrs.name}" if item.attrs.kwargs else ""
+            site = f"    # {item.site}" if item.site else ""
+            lines.append(f"%{number[id(item)]} = {shapes} {item.op.name}({args}{attributes}){site}")
+        else:
+            lines.append(f"%{number[id(item)]} = {item.shape} {item._describe()}")
+    lines.append("return " + ", ".join(_name(number, e) for e in outputs))
+    return "\n".join(lines)
+
+
+def _name(number: dict[int, int], expr: Expr) -> str:
+    key = expr if expr.node is None else expr.node
+    suffix = f".{expr.index}" if expr.node is not None and len(expr.node.outputs) > 1 else ""
+    return f"%{number[id(key)]}{suffix}"
+
+
+def explain(tensor: Any) -> str:
+    """Shape, dtype, state and origin of a lazy tensor in one line; nothing is executed.
+
+    Raises:
+        TypeError: the argument is no lazy tensor.
+    """
+    value = value_of(tensor)
+    if value.array is not None:
+        return f"{value.shape}, materialised"
+    node = value.expr.node
+    if node is None:
+        return f"{value.shape}, pending: {value.expr!r}"
+    operations = sum(isinstance(item, Node) for item in post_order((value.expr,)))
+    return f"{value.shape}, pending: {operations} operations, last {node.op.name} first recorded at {node.site or 'an unknown line'}"

@@ -1,0 +1,160 @@
+"""Events and counters: what the system did, why, and at which line of the user's program.
+
+Owns: counters, the bounded event log, finding the user's line, and turning forbidden events into errors.  May import `errors` and `config`.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+import sysconfig
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from .config import config
+from .errors import StrictError
+
+COUNTERS = (
+    "recorded",
+    "barriers",
+    "compiles",
+    "cache_hits",
+    "canonical_hits",
+    "disk_hits",
+    "native_runs",
+    "fallbacks",
+    "transfers",
+    "compile_seconds",
+)
+
+_lock = threading.Lock()
+counters: dict[str, float] = dict.fromkeys(COUNTERS, 0)
+fallback_names: collections.Counter[str] = collections.Counter()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: compile, fallback, host_read or barrier.
+        cause: why, in the user's terms.
+        site: the user's `file:line`, or None.
+        operations: how many operations were concerned.
+        seconds: how long it took.
+        bytes: how many bytes moved, where that is known.
+        when: seconds since the epoch of `time.time`.
+    """
+
+    kind: str
+    cause: str
+    site: str | None
+    operations: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    when: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The event as plain data."""
+        return asdict(self)
+
+
+log: collections.deque[Event] = collections.deque(maxlen=config.max_events)
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_hidden: list[str] = [_HERE + os.sep, "<frozen", "<__array_function__"]
+_hidden_site_packages = ("jax", "jaxlib", "numpy", "torch", "tensorflow", "keras", "tf_keras")
+for _root in {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}:
+    _hidden.extend(os.path.join(_root, name) + os.sep for name in _hidden_site_packages)
+_hidden_tuple = tuple(_hidden)
+_hidden_files: dict[str, bool] = {}
+
+
+def hide_package(path: str) -> None:
+    """Frames of files below this folder are never taken for the user's line; a frontend passes its own folder."""
+    global _hidden_tuple
+    _hidden_tuple = (*_hidden_tuple, os.path.join(os.path.abspath(path), ""))
+    _hidden_files.clear()
+
+
+def user_site() -> str | None:
+    """The innermost `file:line` outside the system and the libraries it adapts, or None at an interactive prompt's edge."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        hidden = _hidden_files.get(name)
+        if hidden is None:
+            hidden = _hidden_files[name] = name.startswith(_hidden_tuple)
+        if not hidden:
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def count(name: str, amount: float = 1) -> None:
+    """Add to a counter."""
+    with _lock:
+        counters[name] += amount
+
+
+def emit(kind: str, cause: str, site: str | None = None, **facts: Any) -> None:
+    """Log an event; where `strict` forbids its kind, raise instead.
+
+    Raises:
+        StrictError: the event's kind is among `config.strict`.
+    """
+    place = site if site is not None else user_site()
+    if kind in config.strict:
+        raise StrictError(f"{kind} at {place or 'an unknown line'}: {cause}")
+    if log.maxlen != config.max_events:
+        _resize_log()
+    log.append(Event(kind, cause, place, when=time.time(), **facts))
+
+
+def amend_last(**facts: Any) -> None:
+    """Add facts to the latest event, such as how long it took."""
+    if log:
+        log.append(replace(log.pop(), **facts))
+
+
+def _resize_log() -> None:
+    global log
+    log = collections.deque(log, maxlen=config.max_events)
+
+
+def fallback(frontend: str, name: str, reason: str) -> None:
+    """Count and name an operation that runs outside the lazy system.
+
+    Args:
+        frontend: "torch", "numpy" or "tf".
+        name: the library's name of the operation.
+        reason: why it was not recorded.
+
+    Raises:
+        StrictError: fallbacks are forbidden by `strict`.
+    """
+    emit("fallback", f"{frontend}: {name}: {reason}", operations=1)
+    with _lock:
+        counters["fallbacks"] += 1
+        fallback_names[f"{frontend}:{name}"] += 1
+
+
+def host_read(what: str, nbytes: int = 0) -> None:
+    """Note that the host reads a value that was pending.
+
+    Raises:
+        StrictError: host reads are forbidden by `strict`.
+    """
+    emit("host_read", what, bytes=nbytes)
+
+
+def reset() -> None:
+    """Forget all events and set every counter to zero."""
+    with _lock:
+        for name in counters:
+            counters[name] = 0
+        fallback_names.clear()
+        log.clear()

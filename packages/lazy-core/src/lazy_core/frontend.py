@@ -1,0 +1,71 @@
+"""What a frontend must supply, and how installed frontends are found.
+
+Owns: the `Frontend` protocol and discovery through the entry-point group `lazy_core.frontends`.  Core never imports a frontend by name.
+May import `errors`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .errors import LazyError
+
+ENTRY_POINT_GROUP = "lazy_core.frontends"
+
+
+class Frontend(Protocol):
+    """A tensor library that records into the core.
+
+    Attributes:
+        name: what users select it by, such as "torch".
+        library: the import name of the library that it adapts.
+        conformance: core operation name -> function over the library's tensors, written with the library's public API only, taking the operation's
+            sample arguments by position and its attributes by keyword.
+        dtypes: the dtypes that its tensors can have.
+    """
+
+    name: str
+    library: str
+    conformance: Mapping[str, Callable[..., Any]]
+    dtypes: Sequence[np.dtype]
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        """A lazy tensor with these contents."""
+        ...
+
+    def native(self, array: np.ndarray) -> Any:
+        """The library's own eager tensor with these contents."""
+        ...
+
+    def to_numpy(self, tensor: Any) -> np.ndarray:
+        """The contents of either kind of tensor."""
+        ...
+
+    def is_lazy(self, tensor: Any) -> bool:
+        """Whether a tensor is recorded by this frontend."""
+        ...
+
+
+def names() -> list[str]:
+    """The names of the installed frontends, sorted; nothing is imported."""
+    return sorted(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+
+def load(name: str) -> Frontend:
+    """Import an installed frontend.
+
+    Raises:
+        LazyError: no frontend of that name is installed, or its library is missing.
+    """
+    points = list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name))
+    if not points:
+        raise LazyError(f"no frontend named {name!r} is installed; there are {', '.join(names()) or 'none'}")
+    try:
+        frontend: Frontend = points[0].load()
+    except ImportError as error:
+        raise LazyError(f"frontend {name!r} is installed but cannot be imported: {error}") from error
+    return frontend

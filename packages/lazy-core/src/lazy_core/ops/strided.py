@@ -1,0 +1,433 @@
+"""Strided reads and writes: any view of a dense storage, as slices, reshapes and pads.
+
+Owns: the plan that turns `(sizes, strides, offset)` into static XLA operations, and the two operations built on it.  A view is first matched
+against the dimensions of the base itself (slices with steps); else against a mixed-radix numbering of the flat storage, one level a stride;
+only windows that overlap are gathered.  Writes are the transpose of the read plan: the update is padded back to the storage and selected,
+which XLA fuses into one pass, or, where it is small, put in place by dynamic-update-slice.
+
+Layouts and views are plain nested tuples `(sizes, strides, offset)`, counted in elements.  May import `ops.registry` and jax's lax only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from .registry import Sample, op
+
+Dims = tuple[int, ...]
+View = tuple[Dims, Dims, int]
+
+# An update that covers at least this share of its base is selected in one fused pass; a smaller one is put in place.
+SELECT_SHARE = 0.125
+# A view with overlapping windows is built as a stack of plain reads up to this many, and gathered past it.
+STACK_LIMIT = 32
+
+
+class Step(NamedTuple):
+    """One operation of a plan: `kind` is reshape, transpose, slice, pad, reverse or broadcast; `before` are the dims that it gets."""
+
+    kind: str
+    before: Dims
+    args: tuple[Any, ...]
+
+
+def c_strides(sizes: Dims) -> Dims:
+    """The strides, in elements, of a contiguous array of these sizes."""
+    strides = [1] * len(sizes)
+    for axis in range(len(sizes) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(sizes[axis + 1], 1)
+    return tuple(strides)
+
+
+# ------------------------------------------------------------------ planning
+
+
+class _Builder:
+    """Collects steps, merging neighbouring reshapes and leaving out those that change nothing."""
+
+    def __init__(self, dims: Dims) -> None:
+        self.steps: list[Step] = []
+        self.dims = dims
+
+    def reshape(self, dims: Dims) -> None:
+        if self.steps and self.steps[-1].kind == "reshape":
+            self.dims = self.steps.pop().before
+        if dims != self.dims:
+            self.steps.append(Step("reshape", self.dims, (dims,)))
+            self.dims = dims
+
+    def transpose(self, perm: Dims) -> None:
+        if perm != tuple(range(len(perm))):
+            self.steps.append(Step("transpose", self.dims, (perm,)))
+            self.dims = tuple(self.dims[p] for p in perm)
+
+    def slice(self, starts: Dims, limits: Dims, strides: Dims) -> None:
+        if starts == (0,) * len(starts) and limits == self.dims and strides == (1,) * len(strides):
+            return
+        self.steps.append(Step("slice", self.dims, (starts, limits, strides)))
+        self.dims = tuple(-(-(hi - lo) // by) for lo, hi, by in zip(starts, limits, strides, strict=True))
+
+    def slice_axis(self, axis: int, start: int, limit: int, stride: int = 1) -> None:
+        rank = len(self.dims)
+        self.slice(
+            tuple(start if a == axis else 0 for a in range(rank)),
+            tuple(limit if a == axis else self.dims[a] for a in range(rank)),
+            tuple(stride if a == axis else 1 for a in range(rank)),
+        )
+
+    def pad_axis(self, axis: int, high: int) -> None:
+        if high:
+            self.steps.append(Step("pad", self.dims, (axis, high)))
+            self.dims = tuple(d + high if a == axis else d for a, d in enumerate(self.dims))
+
+    def reverse(self, axes: Dims) -> None:
+        if axes:
+            self.steps.append(Step("reverse", self.dims, (axes,)))
+
+    def broadcast(self, dims: Dims) -> None:
+        if dims != self.dims:
+            self.steps.append(Step("broadcast", self.dims, (dims,)))
+            self.dims = dims
+
+
+class Plan(NamedTuple):
+    """How a view is read: the steps, and the view's dims.  `steps` is None where windows overlap in no regular way."""
+
+    steps: tuple[Step, ...] | None
+    dims: Dims
+
+
+class _Overlap(Exception):
+    """The strides interleave or overlap: no mixed-radix numbering of the storage has one digit for each dimension."""
+
+
+@lru_cache(maxsize=8192)
+def plan(layout: View, view: View) -> Plan:
+    """The plan that reads `view` from a base laid out as `layout`.
+
+    Raises:
+        ValueError: the layout is not dense, or the view reaches outside the storage.
+    """
+    sizes, strides, offset = view
+    count = math.prod(layout[0])
+    _check(layout, view, count)
+    if 0 in sizes:
+        return Plan((), sizes)
+    flipped = tuple(a for a, (n, s) in enumerate(zip(sizes, strides, strict=True)) if s < 0 and n > 1)
+    offset += sum((sizes[a] - 1) * strides[a] for a in flipped)
+    kept = [a for a, n in enumerate(sizes) if n > 1 and strides[a] != 0]
+    kept.sort(key=lambda a: (-abs(strides[a]), a))
+    wanted = [(sizes[a], abs(strides[a])) for a in kept]
+    build = _Builder(layout[0])
+    if not _match_base(build, layout, wanted, offset):
+        build = _Builder(layout[0])
+        try:
+            _flatten(build, layout, count)
+            _match_radices(build, count, offset, _merge(wanted))
+        except _Overlap:
+            return Plan(None, sizes)
+    build.reshape(tuple(n for n, _ in wanted))
+    order = sorted(range(len(kept)), key=lambda i: kept[i])
+    build.transpose(tuple(order))
+    build.reshape(tuple(n if a in kept else 1 for a, n in enumerate(sizes)))
+    build.reverse(flipped)
+    build.broadcast(sizes)
+    return Plan(tuple(build.steps), sizes)
+
+
+def _check(layout: View, view: View, count: int) -> None:
+    sizes, strides, offset = view
+    if len(sizes) != len(strides):
+        raise ValueError(f"strided view: {len(sizes)} sizes but {len(strides)} strides")
+    if 0 in sizes:
+        return
+    low = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if s < 0)
+    high = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if s > 0)
+    if low < 0 or high >= count:
+        raise ValueError(
+            f"strided view: sizes {sizes}, strides {strides}, offset {offset} reach elements {low}..{high} "
+            f"of a storage of {count} elements laid out as {layout}"
+        )
+
+
+def _base_digits(layout: View) -> list[tuple[int, int, int]]:
+    """(axis, size, stride) of the base's own dims of more than one element, widest stride first."""
+    digits = [(a, n, s) for a, (n, s) in enumerate(zip(layout[0], layout[1], strict=True)) if n > 1]
+    digits.sort(key=lambda d: -d[2])
+    expected = math.prod(layout[0])
+    for _, n, s in digits:
+        expected //= n
+        if s != expected:
+            raise ValueError(f"strided layout is not dense: sizes {layout[0]}, strides {layout[1]}, offset {layout[2]}")
+    return digits
+
+
+def _match_base(build: _Builder, layout: View, wanted: list[tuple[int, int]], offset: int) -> bool:
+    """Match every wanted dim with a step along one of the base's own dims: one slice and one transpose."""
+    digits = _base_digits(layout)
+    starts, limits, steps = [0] * len(layout[0]), [1] * len(layout[0]), [1] * len(layout[0])
+    rest, index, used = offset, 0, []
+    for axis, size, stride in digits:
+        starts[axis], rest = divmod(rest, stride)
+        limits[axis] = starts[axis] + 1
+        # the widest wanted strides first; one that spans this whole dim or more belongs to no single dim
+        if index < len(wanted) and stride <= wanted[index][1] < stride * size and wanted[index][1] % stride == 0:
+            n, s = wanted[index]
+            steps[axis] = s // stride
+            limits[axis] = starts[axis] + (n - 1) * steps[axis] + 1
+            used.append(axis)
+            index += 1
+        if limits[axis] > size:
+            return False
+    if index < len(wanted):
+        return False
+    build.slice(tuple(starts), tuple(limits), tuple(steps))
+    others = [a for a in range(len(layout[0])) if a not in used]
+    build.transpose(tuple(others + used))
+    return True
+
+
+def _flatten(build: _Builder, layout: View, count: int) -> None:
+    """The storage itself: the base with its dims in storage order, as one dim."""
+    digits = [d[0] for d in _base_digits(layout)]
+    others = [a for a in range(len(layout[0])) if a not in digits]
+    if digits != sorted(digits):
+        build.transpose(tuple(others + digits))
+    build.reshape((count,))
+
+
+def _merge(wanted: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join neighbouring dims that count on through each other, so that they are one digit."""
+    merged: list[tuple[int, int]] = []
+    for n, s in wanted:
+        if merged and merged[-1][1] == n * s:
+            merged[-1] = (merged[-1][0] * n, s)
+        else:
+            merged.append((n, s))
+    return merged
+
+
+def _match_radices(build: _Builder, length: int, offset: int, wanted: list[tuple[int, int]]) -> None:
+    """Cut the last dim of what is built, `length` elements, by the widest stride, and go on in the remainder."""
+    axis = 0
+    while len(wanted) > 1:
+        (n, s), inner = wanted[0], wanted[1:]
+        row, column = divmod(offset, s)
+        span = sum((m - 1) * t for m, t in inner) + 1
+        if column + span > s:
+            if span > s:
+                raise _Overlap
+            _take_rows(build, axis, offset, n, s, length)
+            column = 0
+        elif length % s == 0:
+            build.reshape((*build.dims[:axis], length // s, s))
+            build.slice_axis(axis, row, row + n)
+        else:
+            _take_rows(build, axis, row * s, n, s, length)
+        axis, length, offset, wanted = axis + 1, s, column, inner
+    if wanted:
+        n, s = wanted[0]
+        build.slice_axis(axis, offset, offset + (n - 1) * s + 1, s)
+    else:
+        build.slice_axis(axis, offset, offset + 1)
+
+
+def _take_rows(build: _Builder, axis: int, start: int, n: int, s: int, length: int) -> None:
+    """n rows of s elements from `start`, padded where the last row runs past the end."""
+    build.slice_axis(axis, start, min(start + n * s, length))
+    build.pad_axis(axis, max(start + n * s - length, 0))
+    build.reshape((*build.dims[:axis], n, s))
+
+
+# ------------------------------------------------------------------ running a plan
+
+
+def _forward(x: Any, steps: tuple[Step, ...]) -> Any:
+    for kind, before, args in steps:
+        if kind == "reshape":
+            x = lax.reshape(x, args[0])
+        elif kind == "transpose":
+            x = lax.transpose(x, args[0])
+        elif kind == "slice":
+            x = lax.slice(x, *args)
+        elif kind == "pad":
+            x = lax.pad(x, _zero(x), [(0, args[1] if a == args[0] else 0, 0) for a in range(len(before))])
+        elif kind == "reverse":
+            x = lax.rev(x, args[0])
+        else:
+            x = lax.broadcast_in_dim(x, args[0], tuple(range(len(before))))
+    return x
+
+
+def _backward(x: Any, steps: tuple[Step, ...]) -> Any:
+    """Put the viewed elements back where they came from, zero elsewhere; of repeated elements the last one counts."""
+    for kind, before, args in reversed(steps):
+        if kind == "reshape":
+            x = lax.reshape(x, before)
+        elif kind == "transpose":
+            x = lax.transpose(x, tuple(int(i) for i in np.argsort(args[0])))
+        elif kind == "slice":
+            edges = []
+            for length, size, low, by in zip(x.shape, before, args[0], args[2], strict=True):
+                edges.append((low, size - low - ((length - 1) * by + 1), by - 1))
+            x = lax.pad(x, _zero(x), edges)
+        elif kind == "pad":
+            x = lax.slice(x, (0,) * len(before), before)
+        elif kind == "reverse":
+            x = lax.rev(x, args[0])
+        else:
+            x = lax.slice(x, tuple(n - b for n, b in zip(args[0], before, strict=True)), args[0])
+    return x
+
+
+def _zero(x: Any) -> Any:
+    return lax.full((), 0, x.dtype)
+
+
+def _flat_index(view: View, dtype: Any) -> Any:
+    """The storage index of every viewed element, computed in the program from iotas."""
+    sizes, strides, offset = view
+    index = jnp.full(sizes, offset, dtype)
+    for axis, stride in enumerate(strides):
+        index = index + lax.broadcasted_iota(dtype, sizes, axis) * np.asarray(stride, dtype)
+    return index
+
+
+def _flat(base: Any, layout: View) -> Any:
+    build = _Builder(layout[0])
+    _flatten(build, layout, math.prod(layout[0]))
+    return _forward(base, tuple(build.steps))
+
+
+def _unflat(flat: Any, layout: View) -> Any:
+    build = _Builder(layout[0])
+    _flatten(build, layout, math.prod(layout[0]))
+    return _backward(flat, tuple(build.steps))
+
+
+def _index_dtype(count: int) -> Any:
+    return np.dtype(np.int32) if count < 2**31 else np.dtype(np.int64)
+
+
+# ------------------------------------------------------------------ the operations
+
+
+_DENSE: dict[str, tuple[View, list[View]]] = {
+    "matrix": (
+        ((4, 6), (6, 1), 0),
+        [
+            ((4, 6), (6, 1), 0),  # all of it
+            ((6, 4), (1, 6), 0),  # transposed
+            ((2, 3), (12, 2), 7),  # stepped slices
+            ((4,), (7,), 0),  # the diagonal
+            ((24,), (1,), 0),  # flattened
+            ((6,), (-1,), 11),  # one row reversed
+            ((4, 3, 6), (6, 0, 1), 0),  # broadcast
+            ((5, 2), (1, 1), 3),  # overlapping windows
+        ],
+    ),
+    "permuted": (
+        ((2, 3, 2, 2), (12, 1, 6, 3), 0),
+        [((2, 2, 2, 2), (12, 6, 3, 1), 1), ((2, 12), (12, 1), 0), ((3,), (1,), 9)],
+    ),
+}
+
+
+def _values(rng: np.random.Generator, dims: Dims, dtype: np.dtype) -> np.ndarray:
+    return (rng.standard_normal(dims) * 10).astype(dtype)
+
+
+def _read_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    for layout, views in _DENSE.values():
+        for view in views:
+            yield Sample((_values(rng, layout[0], dtype),), {"layout": layout, "view": view})
+
+
+def _write_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    for layout, views in _DENSE.values():
+        for view in views:
+            base, update = _values(rng, layout[0], dtype), _values(rng, view[0], dtype)
+            yield Sample((base, update), {"layout": layout, "view": view})
+
+
+@op(samples=_read_samples)
+def strided_read(base: Any, *, layout: View, view: View) -> Any:
+    """The elements that `view` shows of a storage: dtype[layout sizes] -> dtype[view sizes].
+
+    Attributes: layout, how `base` lies in its storage (sizes, strides, offset 0; dense, in any order of dims); view, (sizes, strides, offset) into
+    the same storage, strides of any sign.  XLA: Slice, Reshape, Transpose, Reverse, Broadcast, Pad; Gather for irregular overlap.
+
+    Raises:
+        ValueError: the layout is not dense or the view leaves the storage.
+    """
+    found = plan(layout, view)
+    if 0 in found.dims:
+        return lax.full(found.dims, 0, base.dtype)
+    if found.steps is not None:
+        return _forward(base, found.steps)
+    axis = _stack_axis(view)
+    if axis is not None:
+        return lax.concatenate([lax.expand_dims(strided_read.fn(base, layout=layout, view=v), [axis]) for v in _along(view, axis)], axis)
+    flat = _flat(base, layout)
+    return flat.at[_flat_index(view, _index_dtype(flat.size))].get(mode="promise_in_bounds")
+
+
+@op(samples=_write_samples)
+def strided_write(base: Any, update: Any, *, layout: View, view: View) -> Any:
+    """`base` with the elements that `view` shows replaced: dtype[layout sizes], dtype[view sizes] -> dtype[layout sizes].
+
+    Attributes: as for `strided_read`.  Where a view shows an element more than once, the last one in C order stays.
+    XLA: Pad and Select, or DynamicUpdateSlice where the update is small.
+
+    Raises:
+        ValueError: the layout is not dense, the view leaves the storage, or the update's dims are not the view's.
+    """
+    found = plan(layout, view)
+    if tuple(update.shape) != view[0]:
+        raise ValueError(f"strided_write: an update of dims {tuple(update.shape)} for a view of sizes {view[0]}")
+    if 0 in found.dims:
+        return base
+    if found.steps is None:
+        return _write_overlapping(base, update, layout, view)
+    if not any(step.kind in ("slice", "pad") for step in found.steps):
+        return _backward(update, found.steps)
+    first = found.steps[0]
+    if first.kind == "slice" and set(first.args[2]) == {1} and all(s.kind != "pad" and s.kind != "slice" for s in found.steps[1:]):
+        piece = _backward(update, found.steps[1:])
+        if piece.size < SELECT_SHARE * base.size or base.ndim == 0:
+            return lax.dynamic_update_slice(base, piece, [np.int32(i) for i in first.args[0]])
+    ones = lax.full(view[0], True, np.dtype(bool))
+    return lax.select(_backward(ones, found.steps), _backward(update, found.steps), base)
+
+
+def _stack_axis(view: View) -> int | None:
+    """The shortest dim along which the view is a few views that have plans of their own."""
+    sizes, strides, _ = view
+    options = [a for a in range(len(sizes)) if 1 < sizes[a] <= STACK_LIMIT and strides[a] != 0]
+    return min(options, key=lambda a: sizes[a]) if options else None
+
+
+def _along(view: View, axis: int) -> list[View]:
+    sizes, strides, offset = view
+    rest = (sizes[:axis] + sizes[axis + 1 :], strides[:axis] + strides[axis + 1 :])
+    return [(*rest, offset + i * strides[axis]) for i in range(sizes[axis])]
+
+
+def _write_overlapping(base: Any, update: Any, layout: View, view: View) -> Any:
+    """Decide on the host which update element reaches each storage element last, and pick it: the same on every device."""
+    sizes, strides, offset = view
+    count = math.prod(layout[0])
+    where = np.full(sizes, offset, np.int64)
+    for axis, stride in enumerate(strides):
+        where += (np.arange(sizes[axis]) * stride).reshape([-1 if a == axis else 1 for a in range(len(sizes))])
+    winner = np.full(count, -1, _index_dtype(update.size))
+    np.maximum.at(winner, where.ravel(), np.arange(update.size, dtype=winner.dtype))
+    picked = lax.reshape(update, (update.size,)).at[np.maximum(winner, 0)].get(mode="promise_in_bounds")
+    return _unflat(lax.select(jnp.asarray(winner >= 0), picked, _flat(base, layout)), layout)

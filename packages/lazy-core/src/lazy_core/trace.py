@@ -1,0 +1,221 @@
+"""The pending trace: interning, leaf slots, sources of live values, and the policy for scalars.
+
+Owns: the table from keys to interned expressions, the epoch, the lock, and which scalar sites are fed at run time.  Holds no buffers: those belong to
+the sources.  A trace belongs to the device, not to a thread; `lock` is held while recording on a miss, and through a whole barrier.
+May import `ir`, `shape`, `errors`, `events`, `config`, `ops.registry`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Hashable, Iterator
+from typing import Any, Protocol
+
+from . import events
+from .config import config
+from .errors import BarrierError, LazyError
+from .ir import NO_ATTRS, Attrs, Expr, Leaf, Node, ScalarLeaf
+from .ops import registry
+from .shape import Shape
+
+Recorded = Expr | tuple[Expr, ...]
+
+
+class Source(Protocol):
+    """Whoever holds live values: a frontend's tensors.  It numbers its own leaf slots in the current trace."""
+
+    name: str
+
+    def live(self) -> list[Expr]:
+        """Pending expressions in creation order, one per holder.  Until `finish` or `abort` the source must not record."""
+        ...
+
+    def leaves(self) -> list[Any]:
+        """The backend arrays that this trace uses, by slot."""
+        ...
+
+    def scalars(self) -> tuple[list[float], list[int], list[complex]]:
+        """The run-time scalars of this trace by slot, one list per kind (f, i, c)."""
+        ...
+
+    def finish(self, arrays: list[Any], epoch: int) -> None:
+        """Holders, in `live()` order, now hold these arrays; slots restart, and the trace has this epoch."""
+        ...
+
+    def abort(self) -> None:
+        """The barrier failed: everything stays pending."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """Counts to add to the report, such as {"recorded": n}."""
+        ...
+
+    def evict(self) -> None:
+        """Forget every cached reference to expressions; none is pending when this is called."""
+        ...
+
+
+class Sites:
+    """Which scalars are baked into the graph and which are fed at run time.
+
+    A scalar is baked the first time.  If the same site (operation, inputs, static attributes) shows a new value in a later trace, it becomes a run-time
+    input for good, so that a learning-rate schedule compiles at most twice; several values within one trace are so many constants.
+    """
+
+    def __init__(self) -> None:
+        self._first_epoch: dict[Hashable, int] = {}
+        self._lifted: set[Hashable] = set()
+        self.epoch = 0
+
+    def is_lifted(self, site: Hashable) -> bool:
+        """Whether scalars at this site are fed at run time."""
+        return site in self._lifted
+
+    def should_lift(self, site: Hashable) -> bool:
+        """Say that a value not seen before turned up at a site; returns whether it must be fed at run time."""
+        if site in self._lifted:
+            return True
+        if self._first_epoch.setdefault(site, self.epoch) < self.epoch:
+            self._lifted.add(site)
+            return True
+        return False
+
+    def clear(self) -> None:
+        """Forget every site."""
+        self._first_epoch.clear()
+        self._lifted.clear()
+
+
+class _Forbidden(threading.local):
+    reason: str | None = None
+
+
+class Trace:
+    """The operations recorded since the last barrier, as a table of interned expressions."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.table: dict[Hashable, Recorded] = {}
+        self._old: dict[Hashable, Recorded] = {}
+        self.sources: list[Source] = []
+        self.sites = Sites()
+        self._forbidden = _Forbidden()
+
+    # -------------------------------------------------------------- epochs and sources
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows at every barrier."""
+        return self.sites.epoch
+
+    def next_epoch(self) -> int:
+        """Called by the barrier: the trace begins anew; returns its number."""
+        self.sites.epoch += 1
+        return self.sites.epoch
+
+    def add_source(self, source: Source) -> int:
+        """Register a holder of live values; returns the index that its leaves are named by."""
+        with self.lock:
+            self.sources.append(source)
+            return len(self.sources) - 1
+
+    def rotate_if_full(self) -> None:
+        """Called when nothing is pending: start a new generation of expressions when the table is past its limit."""
+        if len(self.table) < config.max_exprs // 2:
+            return
+        self._old = dict(self.table)
+        self.table.clear()
+        self.sites.clear()
+        for source in self.sources:
+            source.evict()
+
+    # -------------------------------------------------------------- recording
+
+    def record(self, target: Any, exprs: tuple[Expr, ...], attrs: Attrs = NO_ATTRS) -> Recorded:
+        """The interned result of an operation or composite on these expressions; scalars among them are baked.
+
+        Raises:
+            ShapeError, DtypeError: the operands do not fit.
+        """
+        found = self.table.get((target, exprs, attrs))
+        if found is None:
+            with self.lock:
+                found = self.miss(target, exprs, attrs)
+        return found
+
+    def miss(self, target: Any, exprs: tuple[Expr, ...], attrs: Attrs) -> Recorded:
+        """Make and intern what `record` did not find."""
+        key = (target, exprs, attrs)
+        found = self._old.get(key)
+        if found is None:
+            found = self._build(target, exprs, attrs)
+        self.table[key] = found
+        return found
+
+    def _build(self, target: Any, exprs: tuple[Expr, ...], attrs: Attrs) -> Recorded:
+        if isinstance(target, registry.Composite):
+            with self.forbid_barrier(f"while recording {target.name}"):
+                result = target.fn(*exprs, **attrs.kwargs)
+            if isinstance(result, list):
+                result = tuple(result)
+            parts = result if isinstance(result, tuple) else (result,)
+            if not all(isinstance(p, Expr) for p in parts):
+                raise LazyError(f"composite {target.name} returned {result!r}; it must return expressions")
+            return result
+        shapes, multiple = target.infer(tuple([e.shape for e in exprs]), attrs)
+        node = Node(target, exprs, attrs, events.user_site())
+        node.outputs = tuple([Expr(shape, node, i) for i, shape in enumerate(shapes)])
+        return node.outputs if multiple else node.outputs[0]
+
+    def leaf(self, source: int, slot: int, shape: Shape) -> Leaf:
+        """The interned leaf of a source's slot."""
+        key = (Leaf, source, slot, shape)
+        found = self.table.get(key)
+        if found is None:
+            found = self._old.get(key)
+            if found is None:
+                found = Leaf(shape, source, slot)
+            found = self.table.setdefault(key, found)
+        return found  # type: ignore[return-value]
+
+    def scalar_leaf(self, source: int, kind: str, slot: int) -> ScalarLeaf:
+        """The interned run-time scalar of a source: kind "f" (f64), "i" (s64) or "c" (c128)."""
+        key = (ScalarLeaf, source, kind, slot)
+        found = self.table.get(key)
+        if found is None:
+            found = self._old.get(key)
+            if found is None:
+                found = ScalarLeaf(source, kind, slot)
+            found = self.table.setdefault(key, found)
+        return found  # type: ignore[return-value]
+
+    # -------------------------------------------------------------- where no barrier may run
+
+    @contextlib.contextmanager
+    def forbid_barrier(self, reason: str) -> Iterator[None]:
+        """In this block and thread a barrier raises BarrierError with this reason."""
+        before = self._forbidden.reason
+        self._forbidden.reason = reason
+        try:
+            yield
+        finally:
+            self._forbidden.reason = before
+
+    def check_barrier_allowed(self) -> None:
+        """Raise BarrierError where `forbid_barrier` is in force."""
+        if self._forbidden.reason is not None:
+            raise BarrierError(
+                f"a barrier (or a read of a pending value) cannot run {self._forbidden.reason}; read the value before, or after"
+            )
+
+
+_current = Trace()
+
+
+def current() -> Trace:
+    """The trace of the device."""
+    return _current
+
+
+registry.set_recorder(_current.record)

@@ -1,0 +1,236 @@
+"""Values: promises for Python frontends, and the recorder that they share.
+
+Owns: `Value`, `record`, transfers between the host and values.  A frontend holds a Value in its own tensor object; when the last reference to it
+dies the value is no longer live, and so no output of the next program.  May import `trace`, `ir`, `backend`, `barrier`, `events`, `config`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from . import backend, barrier, events, trace
+from .config import config
+from .errors import LazyError
+from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
+from .ops import registry
+from .shape import Shape
+
+_trace = trace.current()
+_lock = _trace.lock
+_table = _trace.table
+_live: dict[int, weakref.ref[Value]] = {}
+
+
+class Value:
+    """A promise of a tensor value.
+
+    Attributes:
+        shape: dimensions and dtype, known without a barrier.
+        expr: the expression in the current trace, or None if this trace has not used the value yet.
+        array: the backend's array, or None while the value is pending.
+    """
+
+    __slots__ = ("__weakref__", "array", "expr", "shape")
+    __lazy_value__ = True
+
+    shape: Shape
+    expr: Expr | None
+    array: Any
+
+    def __init__(self, shape: Shape, expr: Expr | None, array: Any) -> None:
+        self.shape = shape
+        self.expr = expr
+        self.array = array
+
+    def __del__(self, _pop: Any = _live.pop) -> None:
+        _pop(id(self), None)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the value has not been handed to the device yet."""
+        return self.array is None
+
+    def __repr__(self) -> str:
+        return f"Value({self.shape}, {'pending' if self.array is None else 'materialised'})"
+
+
+class ValueSource:
+    """The source of all values that Python frontends hold (see `trace.Source`)."""
+
+    name = "values"
+
+    def __init__(self) -> None:
+        self._leaves: list[Value] = []
+        self._holders: list[Value] = []
+        self._scalars: tuple[list[float], list[int], list[complex]] = ([], [], [])
+        self.recorded = 0
+        self.cut_at = config.max_trace
+        self.index = _trace.add_source(self)
+
+    def live(self) -> list[Expr]:
+        """See `trace.Source.live`."""
+        holders = [ref() for ref in list(_live.values())]
+        self._holders = [v for v in holders if v is not None]
+        return [v.expr for v in self._holders]  # type: ignore[misc]
+
+    def leaves(self) -> list[Any]:
+        """See `trace.Source.leaves`."""
+        return [v.array for v in self._leaves]
+
+    def scalars(self) -> tuple[list[float], list[int], list[complex]]:
+        """See `trace.Source.scalars`."""
+        return self._scalars
+
+    def finish(self, arrays: list[Any], epoch: int) -> None:
+        """See `trace.Source.finish`."""
+        for holder, array in zip(self._holders, arrays, strict=True):
+            holder.array = array
+            holder.expr = None
+        for leaf in self._leaves:
+            leaf.expr = None
+        _live.clear()
+        self._holders = []
+        self._leaves = []
+        self._scalars = ([], [], [])
+        self.cut_at = self.recorded + config.max_trace
+
+    def abort(self) -> None:
+        """See `trace.Source.abort`."""
+        self._holders = []
+
+    def counters(self) -> dict[str, int]:
+        """See `trace.Source.counters`."""
+        return {"recorded": self.recorded}
+
+    def evict(self) -> None:
+        """See `trace.Source.evict`; values cache no expressions between traces."""
+
+    def leaf(self, value: Value) -> Expr:
+        """Give a materialised value its slot in the current trace."""
+        if value.array is None:
+            raise LazyError("a value has neither an expression nor a buffer: the barrier that made it failed half-way")
+        expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
+        self._leaves.append(value)
+        return expr
+
+    def scalar(self, value: np.generic) -> Expr:
+        """Feed a scalar at run time in the current trace."""
+        kind = "c" if value.dtype.kind == "c" else "f" if value.dtype.kind not in "iu" else "i"
+        slots = self._scalars["fic".index(kind)]
+        slots.append(complex(value) if kind == "c" else float(value) if kind == "f" else _wrap_s64(int(value)))  # type: ignore[arg-type]
+        return _trace.scalar_leaf(self.index, kind, len(slots) - 1)
+
+
+def _wrap_s64(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+source = ValueSource()
+
+
+def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -> Any:
+    """Record an operation on values; one dictionary hit in the steady state.
+
+    Args:
+        target: an `Op` or a `Composite`.
+        inputs: values, and constants made by `ir.const`; a constant that changes from trace to trace becomes a run-time scalar.
+        attributes: static attributes, made by `ir.attrs`.
+
+    Returns:
+        A Value, or a tuple of them where the operation has several outputs.
+
+    Raises:
+        ShapeError, DtypeError: the operands do not fit.
+    """
+    with _lock:
+        exprs = tuple([v.expr or source.leaf(v) for v in inputs])
+        found = _table.get((target, exprs, attributes))
+        if found is None:
+            found = _record_miss(target, exprs, attributes)
+        source.recorded += 1
+        if source.recorded > source.cut_at:
+            return _cut_and_wrap(found)
+        if found.__class__ is tuple:
+            return tuple([from_expr(e) for e in found])
+        value = Value(found.shape, found, None)  # type: ignore[union-attr]
+        _live[id(value)] = weakref.ref(value)
+        return value
+
+
+def _record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
+    if any(e.__class__ is Const and e.shape.dtype.kind != "b" for e in exprs):
+        site = (target, tuple([e.shape if e.__class__ is Const else e for e in exprs]), attributes)
+        if _trace.sites.should_lift(site):
+            lifted = tuple([_lift(e) if e.__class__ is Const else e for e in exprs])
+            return _trace.record(target, lifted, attributes)
+    return _trace.record(target, exprs, attributes)
+
+
+def _lift(constant: Expr) -> Expr:
+    assert isinstance(constant, Const)
+    if constant.shape.dtype.kind == "b":
+        return constant
+    scalar = source.scalar(constant.value)
+    if scalar.shape is constant.shape:
+        return scalar
+    converted = _trace.record(registry.REGISTRY["convert"], (scalar,), attrs(dtype=constant.shape.dtype))
+    assert isinstance(converted, Expr)
+    return converted
+
+
+def _cut_and_wrap(found: Any) -> Any:
+    result = tuple([from_expr(e) for e in found]) if found.__class__ is tuple else from_expr(found)
+    barrier.flush("the trace reached max_trace operations without a barrier")
+    return result
+
+
+def from_expr(expr: Expr) -> Value:
+    """A live value for an expression of the current trace."""
+    value = Value(expr.shape, expr, None)
+    _live[id(value)] = weakref.ref(value)
+    return value
+
+
+def from_array(array: Any) -> Value:
+    """A materialised value that holds a backend array, which nobody may change or donate."""
+    return Value(Shape.of(array.shape, array.dtype), None, array)
+
+
+def from_host(array: Any, copy: bool = True) -> Value:
+    """A materialised value with the contents of a NumPy array.
+
+    Args:
+        array: anything `numpy.asarray` takes; its dtype must exist on the device.
+        copy: pass False only for an array that nobody will ever write to again, as its memory may be shared.
+
+    Raises:
+        DtypeError: the dtype has no counterpart on the device.
+    """
+    host = np.asarray(array)
+    events.count("transfers")
+    return Value(Shape.of(host.shape, host.dtype), None, backend.from_host(host, copy))
+
+
+def to_host(value: Value) -> np.ndarray:
+    """The contents as a read-only NumPy array; flushes everything live once if the value is pending, and waits.
+
+    Raises:
+        BarrierError: called inside a lowering or a composite.
+        ExecutionError: compiling or running the trace failed.
+    """
+    if value.array is None:
+        with _lock:
+            if value.array is None:
+                barrier.flush("a host read", host_read=True)
+    events.count("transfers")
+    return backend.to_host(value.array)
+
+
+def _record_call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return record(op, args, attrs(**kwargs))
+
+
+registry.set_value_recorder(_record_call)
