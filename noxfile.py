@@ -1,0 +1,170 @@
+"""Every check and every program of this repository, one command each: `python -m nox -s NAME`; `nox --list` names them.
+
+Environments are made with virtualenv and pip from constraints.txt, and kept between runs. Our own packages are always
+installed from this checkout and without dependencies, so that no index is ever asked for a package of ours.
+"""
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["tests", "lint"]
+
+ROOT = Path(__file__).parent
+PACKAGES = ("core", "torch", "numpy", "tf")
+FRONTENDS = PACKAGES[1:]
+OURS = ("lazytensor-core", "lazy-torch", "lazy-numpy", "lazy-tf")
+LIBRARIES = {"torch": "torch", "tf": "tensorflow"}
+# One environment with everything serves all sessions that need everything.
+TOGETHER = str(ROOT / ".nox" / "together")
+CHECKS = str(ROOT / ".nox" / "checks")
+DIST = ROOT / "dist"
+
+
+def _folder(package: str) -> Path:
+    return ROOT / "packages" / f"lazy-{package}"
+
+
+def _third_party(package: str) -> list[str]:
+    """What a package and its tests need from an index, as its pyproject.toml says; none of it is ours."""
+    project = nox.project.load_toml(_folder(package) / "pyproject.toml")
+    needed = [*project["project"]["dependencies"], *project["dependency-groups"]["test"]]
+    return [requirement for requirement in needed if not requirement.startswith(OURS)]
+
+
+def _install(session: nox.Session, packages: tuple[str, ...], *extra: str) -> None:
+    """Install the packages from this checkout, editable, and what they need from constraints.txt; does nothing if already done."""
+    needed = sorted({"hatchling", *extra, *(r for p in packages for r in _third_party(p))})
+    described = hashlib.sha256(
+        "\n".join([*needed, *packages, *((ROOT / p).read_text() for p in ("constraints.txt", "noxfile.py"))]).encode()
+        + b"".join((_folder(p) / "pyproject.toml").read_bytes() for p in packages)
+    ).hexdigest()
+    stamp = Path(session.virtualenv.location) / "installed.sha256"
+    if stamp.exists() and stamp.read_text() == described:
+        session.log("the environment is up to date")
+        return
+    session.install("--quiet", "-c", "constraints.txt", *needed)
+    editable = [argument for p in packages for argument in ("-e", str(_folder(p)))]
+    session.install("--quiet", "--no-deps", "--no-build-isolation", *editable)
+    stamp.write_text(described)
+
+
+def _build_extension(session: nox.Session) -> None:
+    """Build lazy-torch's extension for the installed torch, or find it in the cache."""
+    session.run("python", "-m", "lazy_torch", "build")
+
+
+def _together(session: nox.Session, *extra: str) -> None:
+    _install(session, PACKAGES, "scikit-learn", *extra)
+    _build_extension(session)
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """All tests: each package in an environment of its own, then everything together."""
+    for name in (*PACKAGES, "together"):
+        session.notify(f"tests-{name}", posargs=session.posargs)
+
+
+def _package_tests(package: str) -> None:
+    @nox.session(name=f"tests-{package}")
+    def run(session: nox.Session) -> None:
+        _install(session, ("core",) if package == "core" else ("core", package))
+        absent = [library for name, library in LIBRARIES.items() if name != package]
+        session.run("python", "tools/absent.py", *absent, silent=True)
+        if package == "torch":
+            _build_extension(session)
+        session.run("python", "-m", "pytest", "-q", str(_folder(package) / "tests"), *session.posargs)
+
+    run.__doc__ = f"Tests of lazy-{package} in an environment of its own."
+
+
+for _package in PACKAGES:
+    _package_tests(_package)
+
+
+@nox.session(name="tests-together", venv_location=TOGETHER)
+def tests_together(session: nox.Session) -> None:
+    """Tests that need every package: examples, same graph, a sample of the conformance matrix, documents."""
+    _together(session)
+    session.run("python", "-m", "pytest", "-q", "tests", *session.posargs)
+
+
+@nox.session(venv_location=TOGETHER)
+def conformance(session: nox.Session) -> None:
+    """The whole conformance matrix: every core op, every frontend, every dtype (-- --frontends=torch,numpy selects)."""
+    _together(session)
+    session.run("python", "-m", "pytest", "-q", "tests/test_conformance.py", *session.posargs)
+
+
+@nox.session(venv_location=TOGETHER)
+def demo(session: nox.Session) -> None:
+    """The main job: real torch, NumPy and TensorFlow programs, lazy beside native, and a table of what happened."""
+    _together(session)
+    session.run("python", "examples/demo.py", *session.posargs)
+
+
+@nox.session(venv_location=TOGETHER)
+def bench(session: nox.Session) -> None:
+    """The benchmarks: cost of recording and of a barrier (-- a file name runs that one only)."""
+    _together(session)
+    for script in session.posargs or sorted(str(p.relative_to(ROOT)) for p in (ROOT / "benchmarks").glob("[a-z]*.py")):
+        session.run("python", script)
+
+
+@nox.session(venv_location=CHECKS)
+def lint(session: nox.Session) -> None:
+    """Style, layering and types: ruff, import-linter, the repository's own rules, mypy."""
+    _checks(session)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+    session.run("python", "tools/check_backend.py")
+    _mypy(session)
+
+
+@nox.session(venv_location=CHECKS)
+def types(session: nox.Session) -> None:
+    """Mypy: strict on core, plain on the frontends."""
+    _checks(session)
+    _mypy(session)
+
+
+def _checks(session: nox.Session) -> None:
+    _install(session, PACKAGES[:1], "ruff", "import-linter", "mypy")
+
+
+def _mypy(session: nox.Session) -> None:
+    session.run("mypy", "-p", "lazy_core")
+    for package in FRONTENDS:
+        session.run("mypy", "-p", f"lazy_{package}")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, warnings as errors, into docs/_build/html."""
+    _install(session, ("core",), "sphinx", "myst-parser")
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session(venv_location=TOGETHER)
+def wheels(session: nox.Session) -> None:
+    """Build four wheels into dist/, then prove in empty environments that each frontend installs with our core and no stranger's."""
+    _together(session)
+    shutil.rmtree(DIST, ignore_errors=True)
+    prebuilt = _folder("torch") / "src" / "lazy_torch" / "_prebuilt"
+    shutil.rmtree(prebuilt, ignore_errors=True)
+    try:
+        session.run("python", "-m", "lazy_torch", "build", "--into", str(prebuilt))
+        for package in PACKAGES:
+            session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(DIST), str(_folder(package)))
+    finally:
+        shutil.rmtree(prebuilt, ignore_errors=True)
+    for frontend in FRONTENDS:
+        session.run(sys.executable, "tools/prove_wheel.py", f"lazy-{frontend}", external=True)
