@@ -125,17 +125,20 @@ def plan(layout: View, view: View) -> Plan:
     kept = [a for a, n in enumerate(sizes) if n > 1 and strides[a] != 0]
     kept.sort(key=lambda a: (-abs(strides[a]), a))
     wanted = [(sizes[a], abs(strides[a])) for a in kept]
+    order = sorted(range(len(kept)), key=lambda i: kept[i])
     build = _Builder(layout[0])
-    if not _match_base(build, layout, wanted, offset):
+    axes = _match_base(build, layout, wanted, offset)
+    if axes is None:
         build = _Builder(layout[0])
         try:
             _flatten(build, layout, count)
             _match_radices(build, count, offset, _merge(wanted))
         except _Overlap:
             return Plan(None, sizes)
-    build.reshape(tuple(n for n, _ in wanted))
-    order = sorted(range(len(kept)), key=lambda i: kept[i])
-    build.transpose(tuple(order))
+        axes = list(range(len(wanted)))
+    stored = sorted(axes)
+    build.reshape(tuple(wanted[axes.index(a)][0] for a in stored))
+    build.transpose(tuple(stored.index(axes[i]) for i in order))
     build.reshape(tuple(n if a in kept else 1 for a, n in enumerate(sizes)))
     build.reverse(flipped)
     build.broadcast(sizes)
@@ -169,29 +172,25 @@ def _base_digits(layout: View) -> list[tuple[int, int, int]]:
     return digits
 
 
-def _match_base(build: _Builder, layout: View, wanted: list[tuple[int, int]], offset: int) -> bool:
-    """Match every wanted dim with a step along one of the base's own dims: one slice and one transpose."""
-    digits = _base_digits(layout)
+def _match_base(build: _Builder, layout: View, wanted: list[tuple[int, int]], offset: int) -> list[int] | None:
+    """Match every wanted dim with a step along one of the base's own dims, by one slice; the axes matched, or None."""
     starts, limits, steps = [0] * len(layout[0]), [1] * len(layout[0]), [1] * len(layout[0])
-    rest, index, used = offset, 0, []
-    for axis, size, stride in digits:
+    rest, axes = offset, []
+    for axis, size, stride in _base_digits(layout):
         starts[axis], rest = divmod(rest, stride)
         limits[axis] = starts[axis] + 1
-        # the widest wanted strides first; one that spans this whole dim or more belongs to no single dim
-        if index < len(wanted) and stride <= wanted[index][1] < stride * size and wanted[index][1] % stride == 0:
-            n, s = wanted[index]
-            steps[axis] = s // stride
-            limits[axis] = starts[axis] + (n - 1) * steps[axis] + 1
-            used.append(axis)
-            index += 1
+        if len(axes) < len(wanted):
+            n, s = wanted[len(axes)]
+            if stride <= s < stride * size and s % stride == 0:
+                steps[axis] = s // stride
+                limits[axis] = starts[axis] + (n - 1) * steps[axis] + 1
+                axes.append(axis)
         if limits[axis] > size:
-            return False
-    if index < len(wanted):
-        return False
+            return None
+    if len(axes) < len(wanted):
+        return None
     build.slice(tuple(starts), tuple(limits), tuple(steps))
-    others = [a for a in range(len(layout[0])) if a not in used]
-    build.transpose(tuple(others + used))
-    return True
+    return axes
 
 
 def _flatten(build: _Builder, layout: View, count: int) -> None:
@@ -372,7 +371,7 @@ def strided_read(base: Any, *, layout: View, view: View) -> Any:
         return lax.full(found.dims, 0, base.dtype)
     if found.steps is not None:
         return _forward(base, found.steps)
-    axis = _stack_axis(view)
+    axis = _stack_axis(layout, view)
     if axis is not None:
         return lax.concatenate([lax.expand_dims(strided_read.fn(base, layout=layout, view=v), [axis]) for v in _along(view, axis)], axis)
     flat = _flat(base, layout)
@@ -396,21 +395,36 @@ def strided_write(base: Any, update: Any, *, layout: View, view: View) -> Any:
         return base
     if found.steps is None:
         return _write_overlapping(base, update, layout, view)
-    if not any(step.kind in ("slice", "pad") for step in found.steps):
+    cut = next((i for i, step in enumerate(found.steps) if step.kind in ("slice", "pad")), None)
+    if cut is None:
         return _backward(update, found.steps)
-    first = found.steps[0]
-    if first.kind == "slice" and set(first.args[2]) == {1} and all(s.kind != "pad" and s.kind != "slice" for s in found.steps[1:]):
-        piece = _backward(update, found.steps[1:])
-        if piece.size < SELECT_SHARE * base.size or base.ndim == 0:
-            return lax.dynamic_update_slice(base, piece, [np.int32(i) for i in first.args[0]])
-    ones = lax.full(view[0], True, np.dtype(bool))
-    return lax.select(_backward(ones, found.steps), _backward(update, found.steps), base)
+    lead, steps = found.steps[:cut], found.steps[cut:]
+    inner = _forward(base, lead)
+    if steps[0].kind == "slice":
+        starts, limits, by = steps[0].args
+        box = tuple(hi - lo for lo, hi in zip(starts, limits, strict=True))
+        if math.prod(box) < SELECT_SHARE * base.size:
+            build = _Builder(box)
+            build.slice((0,) * len(box), box, by)
+            steps = (*build.steps, *steps[1:])
+            inner = lax.dynamic_update_slice(inner, _select(lax.slice(inner, starts, limits), update, steps), [np.int32(i) for i in starts])
+            return _backward(inner, lead)
+    return _backward(_select(inner, update, steps), lead)
 
 
-def _stack_axis(view: View) -> int | None:
+def _select(base: Any, update: Any, steps: tuple[Step, ...]) -> Any:
+    """The update put back over `base`, in one fused pass where it does not cover all of it."""
+    placed = _backward(update, steps)
+    if not any(step.kind in ("slice", "pad") for step in steps):
+        return placed
+    return lax.select(_backward(lax.full(update.shape, True, np.dtype(bool)), steps), placed, base)
+
+
+def _stack_axis(layout: View, view: View) -> int | None:
     """The shortest dim along which the view is a few views that have plans of their own."""
     sizes, strides, _ = view
-    options = [a for a in range(len(sizes)) if 1 < sizes[a] <= STACK_LIMIT and strides[a] != 0]
+    short = [a for a in range(len(sizes)) if 1 < sizes[a] <= STACK_LIMIT and strides[a] != 0]
+    options = [a for a in short if plan(layout, _along(view, a)[0]).steps is not None]
     return min(options, key=lambda a: sizes[a]) if options else None
 
 
