@@ -19,14 +19,16 @@ class Config:
     """The settings in force.
 
     Attributes:
-        max_trace: a trace that has recorded this many operations is cut by a barrier of its own, so that a loop without any read
-            cannot grow without bound (`LAZY_MAX_TRACE`).
+        cut_after: past this many recorded operations without a barrier the sequence is searched for a period, and cut at the boundary of the
+            loop that it is (`LAZY_CUT_AFTER`).
+        max_trace: a trace of this many operations is cut wherever it is (`LAZY_MAX_TRACE`).
         max_exprs: how many interned expressions are kept between traces, in two generations (`LAZY_MAX_EXPRS`).
         max_executables: how many compiled programs are kept in memory, least recently used first to go (`LAZY_MAX_EXECUTABLES`).
         max_events: how many events `report()` remembers; counters are exact all the same (`LAZY_MAX_EVENTS`).
         strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read).
     """
 
+    cut_after: int = 1_000
     max_trace: int = 20_000
     max_exprs: int = 500_000
     max_executables: int = 1024

@@ -138,7 +138,7 @@ class Trace:
         Raises:
             ShapeError, DtypeError: the operands do not fit.
         """
-        found = self.table.get((target, exprs, attrs))
+        found = self.table.get((target, attrs, *exprs))
         if found is None:
             with self.lock:
                 found = self.miss(target, exprs, attrs)
@@ -146,7 +146,7 @@ class Trace:
 
     def miss(self, target: Any, exprs: tuple[Expr, ...], attrs: Attrs) -> Recorded:
         """Make and intern what `record` did not find."""
-        key = (target, exprs, attrs)
+        key = (target, attrs, *exprs)
         found = self._old.get(key)
         if found is None:
             found = self._build(target, exprs, attrs)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import backend, barrier, events, trace
-from .config import config
+from .cutting import Cutter
 from .errors import LazyError
 from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
 from .ops import registry
@@ -20,8 +20,11 @@ from .shape import Shape
 
 _trace = trace.current()
 _lock = _trace.lock
-_table = _trace.table
-_live: dict[int, weakref.ref[Value]] = {}
+_lookup = _trace.table.get
+# Live values in creation order.  A weak reference with a built-in callback removes its own entry: no Python code runs when a value dies.
+_live: dict[weakref.ref[Value], None] = {}
+_forget = _live.pop
+_ref = weakref.ref
 
 
 class Value:
@@ -39,14 +42,6 @@ class Value:
     shape: Shape
     expr: Expr | None
     array: Any
-
-    def __init__(self, shape: Shape, expr: Expr | None, array: Any) -> None:
-        self.shape = shape
-        self.expr = expr
-        self.array = array
-
-    def __del__(self, _pop: Any = _live.pop) -> None:
-        _pop(id(self), None)
 
     @property
     def pending(self) -> bool:
@@ -66,13 +61,17 @@ class ValueSource:
         self._leaves: list[Value] = []
         self._holders: list[Value] = []
         self._scalars: tuple[list[float], list[int], list[complex]] = ([], [], [])
-        self.recorded = 0
-        self.cut_at = config.max_trace
+        self._recorded_before = 0
+        self.log: list[Any] = []  # the targets recorded since the last barrier
+        self.cutter = Cutter()
+        self.cut_at = self.cutter.cut_at
+        self.token: object | None = object()  # replaced when a barrier begins (None) and when it ends
         self.index = _trace.add_source(self)
 
     def live(self) -> list[Expr]:
         """See `trace.Source.live`."""
-        holders = [ref() for ref in list(_live.values())]
+        self.token = None
+        holders = [ref() for ref in list(_live)]
         self._holders = [v for v in holders if v is not None]
         return [v.expr for v in self._holders]  # type: ignore[misc]
 
@@ -95,26 +94,42 @@ class ValueSource:
         self._holders = []
         self._leaves = []
         self._scalars = ([], [], [])
-        self.cut_at = self.recorded + config.max_trace
+        self._recorded_before += len(self.log)
+        self.log.clear()
+        self.cutter.restart()
+        self.cut_at = self.cutter.cut_at
+        self.token = object()
 
     def abort(self) -> None:
         """See `trace.Source.abort`."""
         self._holders = []
+        self.token = object()
 
     def counters(self) -> dict[str, int]:
         """See `trace.Source.counters`."""
-        return {"recorded": self.recorded}
+        return {"recorded": self._recorded_before + len(self.log)}
 
     def evict(self) -> None:
         """See `trace.Source.evict`; values cache no expressions between traces."""
 
+    def cut_if_due(self) -> None:
+        """Called when the log has reached `cut_at`: cut the trace if a boundary of the loop has been reached."""
+        with _lock:
+            if self.cutter.due(self.log, len(_live)):
+                barrier.flush("the end of a loop's body, found by its period")
+            else:
+                self.cut_at = self.cutter.cut_at
+
     def leaf(self, value: Value) -> Expr:
         """Give a materialised value its slot in the current trace."""
-        if value.array is None:
-            raise LazyError("a value has neither an expression nor a buffer: the barrier that made it failed half-way")
-        expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
-        self._leaves.append(value)
-        return expr
+        with _lock:
+            if value.expr is not None:  # another thread was first
+                return value.expr
+            if value.array is None:
+                raise LazyError(f"a value of shape {value.shape} has neither an expression nor a buffer")
+            expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
+            self._leaves.append(value)
+            return expr
 
     def scalar(self, value: np.generic) -> Expr:
         """Feed a scalar at run time in the current trace."""
@@ -145,19 +160,35 @@ def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -
     Raises:
         ShapeError, DtypeError: the operands do not fit.
     """
-    with _lock:
-        exprs = tuple([v.expr or source.leaf(v) for v in inputs])
-        found = _table.get((target, exprs, attributes))
-        if found is None:
-            found = _record_miss(target, exprs, attributes)
-        source.recorded += 1
-        if source.recorded > source.cut_at:
-            return _cut_and_wrap(found)
-        if found.__class__ is tuple:
-            return tuple([from_expr(e) for e in found])
-        value = Value(found.shape, found, None)  # type: ignore[union-attr]
-        _live[id(value)] = weakref.ref(value)
-        return value
+    log = source.log
+    if len(log) >= source.cut_at:  # before this operation rather than after the last one: by now its temporaries have died
+        source.cut_if_due()
+    # No lock is taken here: a barrier of another thread replaces `source.token` when it begins and when it ends, and whoever
+    # sees it change records again under the lock.  Expressions made meanwhile are interned and harmless.
+    token = source.token
+    if len(inputs) == 2:
+        left, right = inputs
+        key = (target, attributes, left.expr or source.leaf(left), right.expr or source.leaf(right))
+    else:
+        key = (target, attributes, *[v.expr or source.leaf(v) for v in inputs])
+    found = _lookup(key)
+    if found is None:
+        with _lock:
+            found = _record_miss(target, key[2:], attributes)
+    if found.__class__ is tuple:
+        result: Any = tuple([from_expr(e) for e in found])
+    else:
+        result = Value()
+        result.shape = found.shape
+        result.expr = found
+        result.array = None
+        _live[_ref(result, _forget)] = None
+    if source.token is not token or token is None:
+        del result
+        with _lock:
+            return record(target, inputs, attributes)
+    log.append(target)
+    return result
 
 
 def _record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
@@ -181,22 +212,27 @@ def _lift(constant: Expr) -> Expr:
     return converted
 
 
-def _cut_and_wrap(found: Any) -> Any:
-    result = tuple([from_expr(e) for e in found]) if found.__class__ is tuple else from_expr(found)
-    barrier.flush("the trace reached max_trace operations without a barrier")
-    return result
-
-
 def from_expr(expr: Expr) -> Value:
-    """A live value for an expression of the current trace."""
-    value = Value(expr.shape, expr, None)
-    _live[id(value)] = weakref.ref(value)
+    """A live value for an expression of the current trace; hold the trace's lock, or know that no other thread runs a barrier."""
+    value = Value()
+    value.shape = expr.shape
+    value.expr = expr
+    value.array = None
+    _live[_ref(value, _forget)] = None
+    return value
+
+
+def _materialised(shape: Shape, array: Any) -> Value:
+    value = Value()
+    value.shape = shape
+    value.expr = None
+    value.array = array
     return value
 
 
 def from_array(array: Any) -> Value:
     """A materialised value that holds a backend array, which nobody may change or donate."""
-    return Value(Shape.of(array.shape, array.dtype), None, array)
+    return _materialised(Shape.of(array.shape, array.dtype), array)
 
 
 def from_host(array: Any, copy: bool = True) -> Value:
@@ -211,7 +247,7 @@ def from_host(array: Any, copy: bool = True) -> Value:
     """
     host = np.asarray(array)
     events.count("transfers")
-    return Value(Shape.of(host.shape, host.dtype), None, backend.from_host(host, copy))
+    return _materialised(Shape.of(host.shape, host.dtype), backend.from_host(host, copy))
 
 
 def to_host(value: Value) -> np.ndarray:

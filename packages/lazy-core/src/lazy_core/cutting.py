@@ -1,0 +1,116 @@
+"""Where a trace that nobody reads is cut: barriers that place themselves.
+
+Owns: finding the period of the recorded sequence and choosing a boundary.  A loop without reads would otherwise grow one trace without bound, and cutting it at
+a fixed length would cut at another phase each time and compile another program each time.  Pure logic: it sees the sequence of recorded targets and how many values are
+live, and says when to cut.  The same program is cut at the same places on every run.  Imports `config` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from .config import config
+
+# A body shorter than this is repeated within one program, so that a barrier's fixed cost (some 20 us) is small beside recording.
+SHORTEST_PROGRAM = 200
+
+
+def find_period(log: Sequence[Hashable]) -> tuple[int, int] | None:
+    """The smallest period of the end of a sequence, if the end repeats at least three times and is at least half of it.
+
+    Returns:
+        (period, start): from index `start` on, each element equals the one `period` later; or None.
+    """
+    size = len(log)
+    backwards = list(reversed(log))
+    matches = [0] * size  # matches[p]: how far backwards[p:] agrees with backwards (the Z function)
+    left = right = 0
+    for p in range(1, size // 3 + 1):
+        agree = min(right - p, matches[p - left]) if p < right else 0
+        while p + agree < size and backwards[agree] == backwards[p + agree]:
+            agree += 1
+        if p + agree > right:
+            left, right = p, p + agree
+        matches[p] = agree
+        if agree + p >= max(3 * p, size // 2):
+            return p, size - agree - p
+    return None
+
+
+class Cutter:
+    """Decides, for one source of values, when a growing trace is cut.
+
+    The owner calls `due` whenever its log has reached `cut_at` entries, and `restart` after every barrier.
+
+    Attributes:
+        cut_at: the length of the log at which to ask again.
+        period: the length of the loop body in operations, once one is known.
+    """
+
+    def __init__(self) -> None:
+        self.period: int | None = None
+        self._pattern: list[Hashable] = []
+        self._live: list[int] = []  # live counts of one period, while a boundary is being chosen
+        self._observed_from = 0
+        self._cut_here = False
+        self.cut_at = config.cut_after
+
+    def restart(self) -> None:
+        """A barrier took place: the log is empty again."""
+        self._live = []
+        self._cut_here = False
+        self.cut_at = self._program_length() if self.period else min(config.cut_after, config.max_trace)
+
+    def due(self, log: Sequence[Hashable], live: int) -> bool:
+        """Whether to cut now, given the log and how many values are live; if not, `cut_at` says when to ask again."""
+        size = len(log)
+        if self._cut_here or size >= config.max_trace:
+            return True
+        if self._live:
+            return self._observe(size, live)
+        if self.period and size == self._program_length():
+            if self._continues(log):
+                return True
+            self.period = None
+        found = find_period(log)
+        if found is None:
+            self.cut_at = min(max(2 * size, config.cut_after), config.max_trace)
+            return False
+        self.period = found[0]
+        self._pattern = list(log[size - self.period :])
+        self._observed_from = size
+        self._live = [live]
+        self.cut_at = size + 1
+        return size + 1 > config.max_trace
+
+    def _observe(self, size: int, live: int) -> bool:
+        """Count live values for one period, then cut where they are fewest: between two rounds of the loop."""
+        assert self.period is not None
+        self._live.append(live)
+        if len(self._live) < self.period:
+            self.cut_at = size + 1
+            return False
+        best = min(range(self.period), key=lambda k: (self._live[k], k))
+        self.cut_at = self._observed_from + best + self.period
+        self._live = []
+        self._cut_here = True
+        return self.cut_at <= size
+
+    def _program_length(self) -> int:
+        assert self.period is not None
+        return self.period * max(1, -(-SHORTEST_PROGRAM // self.period))
+
+    def _continues(self, log: Sequence[Hashable]) -> bool:
+        """Whether a log is the known loop again, from whatever phase it began at."""
+        period = self.period
+        assert period is not None
+        if any(log[i] != log[i + period] for i in range(len(log) - period)):
+            return False
+        body = list(log[:period])
+        if body == self._pattern:
+            return True
+        doubled = self._pattern + self._pattern
+        if any(doubled[k] == body[0] and doubled[k : k + period] == body for k in range(period)):
+            self._pattern = body
+            return True
+        return False
