@@ -5,6 +5,7 @@ installed from this checkout and without dependencies, so that no index is ever 
 """
 
 import hashlib
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -21,9 +22,6 @@ PACKAGES = ("core", "torch", "numpy", "tf")
 FRONTENDS = PACKAGES[1:]
 OURS = ("lazytensor-core", "lazy-torch", "lazy-numpy", "lazy-tf")
 LIBRARIES = {"torch": "torch", "tf": "tensorflow"}
-# One environment with everything serves all sessions that need everything.
-TOGETHER = str(ROOT / ".nox" / "together")
-CHECKS = str(ROOT / ".nox" / "checks")
 DIST = ROOT / "dist"
 
 
@@ -60,9 +58,24 @@ def _build_extension(session: nox.Session) -> None:
     session.run("python", "-m", "lazy_torch", "build")
 
 
-def _together(session: nox.Session, *extra: str) -> None:
-    _install(session, PACKAGES, "scikit-learn", *extra)
+def _run_in(session: nox.Session, environment: str, *command: str) -> None:
+    """Run a command in another session's environment; the calling session names that one in `requires`."""
+    scripts = ROOT / ".nox" / environment / ("Scripts" if sys.platform == "win32" else "bin")
+    path = os.pathsep.join((str(scripts), os.environ.get("PATH", "")))
+    session.run(str(scripts / command[0]), *command[1:], external=True, env={"PATH": path, "VIRTUAL_ENV": str(scripts.parent)})
+
+
+@nox.session
+def together(session: nox.Session) -> None:
+    """Make the environment that holds everything; the sessions that need it run it first."""
+    _install(session, PACKAGES, "scikit-learn")
     _build_extension(session)
+
+
+@nox.session
+def checks(session: nox.Session) -> None:
+    """Make the environment of the sessions lint and types."""
+    _install(session, PACKAGES[:1], "ruff", "import-linter", "mypy", "nox")
 
 
 @nox.session(venv_backend="none")
@@ -89,61 +102,51 @@ for _package in PACKAGES:
     _package_tests(_package)
 
 
-@nox.session(name="tests-together", venv_location=TOGETHER)
+@nox.session(name="tests-together", venv_backend="none", requires=["together"])
 def tests_together(session: nox.Session) -> None:
     """Tests that need every package: examples, same graph, a sample of the conformance matrix, documents."""
-    _together(session)
-    session.run("python", "-m", "pytest", "-q", "tests", *session.posargs)
+    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests", *session.posargs)
 
 
-@nox.session(venv_location=TOGETHER)
+@nox.session(venv_backend="none", requires=["together"])
 def conformance(session: nox.Session) -> None:
     """The whole conformance matrix: every core op, every frontend, every dtype (-- --frontends=torch,numpy selects)."""
-    _together(session)
-    session.run("python", "-m", "pytest", "-q", "tests/test_conformance.py", *session.posargs)
+    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests/test_conformance.py", *session.posargs)
 
 
-@nox.session(venv_location=TOGETHER)
+@nox.session(venv_backend="none", requires=["together"])
 def demo(session: nox.Session) -> None:
     """The main job: real torch, NumPy and TensorFlow programs, lazy beside native, and a table of what happened."""
-    _together(session)
-    session.run("python", "examples/demo.py", *session.posargs)
+    _run_in(session, "together", "python", "examples/demo.py", *session.posargs)
 
 
-@nox.session(venv_location=TOGETHER)
+@nox.session(venv_backend="none", requires=["together"])
 def bench(session: nox.Session) -> None:
     """The benchmarks: cost of recording and of a barrier (-- a file name runs that one only)."""
-    _together(session)
     for script in session.posargs or sorted(str(p.relative_to(ROOT)) for p in (ROOT / "benchmarks").glob("[a-z]*.py")):
-        session.run("python", script)
+        _run_in(session, "together", "python", script)
 
 
-@nox.session(venv_location=CHECKS)
+@nox.session(venv_backend="none", requires=["checks"])
 def lint(session: nox.Session) -> None:
     """Style, layering and types: ruff, import-linter, the repository's own rules, mypy."""
-    _checks(session)
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("lint-imports")
-    session.run("python", "tools/check_backend.py")
+    _run_in(session, "checks", "ruff", "check", ".")
+    _run_in(session, "checks", "ruff", "format", "--check", ".")
+    _run_in(session, "checks", "lint-imports")
+    _run_in(session, "checks", "python", "tools/check_backend.py")
     _mypy(session)
 
 
-@nox.session(venv_location=CHECKS)
+@nox.session(venv_backend="none", requires=["checks"])
 def types(session: nox.Session) -> None:
     """Mypy: strict on core, plain on the frontends."""
-    _checks(session)
     _mypy(session)
-
-
-def _checks(session: nox.Session) -> None:
-    _install(session, PACKAGES[:1], "ruff", "import-linter", "mypy")
 
 
 def _mypy(session: nox.Session) -> None:
-    session.run("mypy", "-p", "lazy_core")
+    _run_in(session, "checks", "mypy", "-p", "lazy_core")
     for package in FRONTENDS:
-        session.run("mypy", "-p", f"lazy_{package}")
+        _run_in(session, "checks", "mypy", "-p", f"lazy_{package}")
 
 
 @nox.session
@@ -153,17 +156,29 @@ def docs(session: nox.Session) -> None:
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html", *session.posargs)
 
 
-@nox.session(venv_location=TOGETHER)
+@nox.session(venv_backend="none", requires=["together"])
 def wheels(session: nox.Session) -> None:
     """Build four wheels into dist/, then prove in empty environments that each frontend installs with our core and no stranger's."""
-    _together(session)
     shutil.rmtree(DIST, ignore_errors=True)
     prebuilt = _folder("torch") / "src" / "lazy_torch" / "_prebuilt"
     shutil.rmtree(prebuilt, ignore_errors=True)
     try:
-        session.run("python", "-m", "lazy_torch", "build", "--into", str(prebuilt))
+        _run_in(session, "together", "python", "-m", "lazy_torch", "build", "--into", str(prebuilt))
         for package in PACKAGES:
-            session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(DIST), str(_folder(package)))
+            _run_in(
+                session,
+                "together",
+                "python",
+                "-m",
+                "pip",
+                "wheel",
+                "--quiet",
+                "--no-deps",
+                "--no-build-isolation",
+                "-w",
+                str(DIST),
+                str(_folder(package)),
+            )
     finally:
         shutil.rmtree(prebuilt, ignore_errors=True)
     for frontend in FRONTENDS:

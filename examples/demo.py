@@ -1,0 +1,241 @@
+"""Run every example twice, natively and lazily, and print what happened in one table: `python examples/demo.py [--only NAME ...]`.
+
+The examples are ordinary programs of their library; each run is a process of its own. Both runs of a program are bound to
+the same core, so that the step times compare one thread with one thread (`--cores N` for more). The first two steps are
+left out of the times: natively they warm caches, lazily they compile.
+
+The exit status is 1 if a program fails, if its numbers differ by more than its tolerance, or if it compiled anything
+between its second and its last step.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+OBSERVE = HERE.parent / "tools" / "observe.py"
+
+
+@dataclass(frozen=True)
+class Program:
+    """An example and how far its lazy numbers may be from the native ones.
+
+    Attributes:
+        script: the file's name in this folder.
+        frontend: "torch", "numpy" or "tf".
+        curve_tolerance: the greatest difference of two curves at any step, relative to max(1, |native|).
+        value_tolerance: the greatest difference of the two results, relative to max(1, |native|).
+        why: where the tolerances come from.
+    """
+
+    script: str
+    frontend: str
+    curve_tolerance: float
+    value_tolerance: float
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The script's name without its suffix."""
+        return self.script.removesuffix(".py")
+
+    def command(self, lazy: bool) -> list[str]:
+        """What to run, without the interpreter."""
+        script = str(HERE / self.script)
+        if self.frontend == "numpy":
+            return ["-m", "lazy_numpy", script, "--json"] if lazy else [script, "--json"]
+        return [script, "lazy" if lazy else "cpu", "--json"]
+
+
+_TRAINING = "float32 sums in another order, grown by training; an accuracy moves by 1/297 for each image that flips"
+_FLOAT64 = "float64 sums in another order"
+PROGRAMS = (
+    Program("torch_mlp.py", "torch", 2e-3, 0.011, _TRAINING),
+    Program("torch_cnn.py", "torch", 2e-3, 0.011, _TRAINING),
+    Program("numpy_kmeans.py", "numpy", 1e-9, 1e-9, _FLOAT64),
+    Program("numpy_pca.py", "numpy", 1e-9, 1e-9, _FLOAT64),
+    Program("numpy_heat.py", "numpy", 1e-9, 1e-9, _FLOAT64),
+    Program("numpy_black_scholes.py", "numpy", 1e-9, 1e-9, _FLOAT64),
+    Program("tf_tape.py", "tf", 2e-3, 0.011, _TRAINING),
+    Program("tf_keras_fit.py", "tf", 2e-3, 0.011, _TRAINING),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a program.
+
+    Attributes:
+        result: what `value` is, in words.
+        value: the program's result.
+        curve: one number a step.
+        step_ends: when each step ended, in seconds of `time.time`.
+        report: the lazy system's report, empty for a native run.
+    """
+
+    result: str
+    value: float
+    curve: list[float]
+    step_ends: list[float]
+    report: dict[str, Any]
+
+    @property
+    def step_seconds(self) -> float:
+        """The median time of a step after the second."""
+        times = [b - a for a, b in zip(self.step_ends[1:], self.step_ends[2:], strict=False)]
+        return statistics.median(times) if times else float("nan")
+
+    @property
+    def late_compiles(self) -> list[dict[str, Any]]:
+        """The compile events between the end of the second step and the end of the last."""
+        events = self.report.get("events", [])
+        return [e for e in events if e["kind"] == "compile" and self.step_ends[1] < e["when"] <= self.step_ends[-1]]
+
+
+class ProgramError(Exception):
+    """A program ended with an error; the message holds the end of what it printed."""
+
+
+def run(program: Program, lazy: bool, cores: int = 1, timeout_seconds: float = 600) -> Run:
+    """Run a program in a process of its own.
+
+    Raises:
+        ProgramError: it failed, printed no result, or took too long.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        command = [sys.executable, str(OBSERVE), str(report), *program.command(lazy)]
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "")}
+        try:
+            done = subprocess.run(
+                command,
+                env={**os.environ, **quiet},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout_seconds,
+                preexec_fn=lambda: _bind(cores),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProgramError(f"{program.name} took longer than {timeout_seconds:.0f} s") from error
+        lines = done.stdout.strip().splitlines()
+        if done.returncode != 0 or not lines or not lines[-1].startswith("{"):
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-25:])
+            raise ProgramError(f"{program.name} ({'lazy' if lazy else 'native'}) ended with status {done.returncode}:\n{tail}")
+        return Run(**json.loads(lines[-1]), report=json.loads(report.read_text()))
+
+
+def _bind(cores: int) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def curve_difference(native: Run, lazy: Run) -> float:
+    """The greatest difference of two curves, relative to max(1, |native|); infinite if they differ in length."""
+    if len(native.curve) != len(lazy.curve):
+        return float("inf")
+    return max(abs(a - b) / max(1.0, abs(a)) for a, b in zip(native.curve, lazy.curve, strict=True))
+
+
+def value_difference(native: Run, lazy: Run) -> float:
+    """The difference of two results, relative to max(1, |native|)."""
+    return abs(native.value - lazy.value) / max(1.0, abs(native.value))
+
+
+def faults(program: Program, native: Run, lazy: Run) -> list[str]:
+    """What is wrong with a lazy run, in words; nothing if all is well."""
+    found = []
+    if (difference := curve_difference(native, lazy)) > program.curve_tolerance:
+        found.append(f"the curves differ by {difference:.2e}, more than {program.curve_tolerance:.0e}")
+    if (difference := value_difference(native, lazy)) > program.value_tolerance:
+        found.append(f"the results differ by {difference:.2e}, more than {program.value_tolerance:.0e}")
+    if not lazy.report.get("counters", {}).get("recorded"):
+        found.append("nothing was recorded: the run was not lazy")
+    found += [f"compiled after the second step: {e['cause']} at {e['site']}" for e in lazy.late_compiles]
+    return found
+
+
+COLUMNS = (
+    "program",
+    "result",
+    "lazy",
+    "native",
+    "curve diff",
+    "steps",
+    "recorded",
+    "compiles",
+    "after 2nd",
+    "hits",
+    "fallbacks",
+    "lazy ms",
+    "eager ms",
+)
+
+
+def row(program: Program, native: Run, lazy: Run) -> tuple[str, ...]:
+    """A row of the table."""
+    counters = lazy.report["counters"] if lazy.report else {}
+    return (
+        program.name,
+        lazy.result,
+        f"{lazy.value:.6g}",
+        f"{native.value:.6g}",
+        f"{curve_difference(native, lazy):.1e}",
+        str(len(lazy.curve)),
+        *(str(counters.get(name, 0)) for name in ("recorded", "compiles")),
+        str(len(lazy.late_compiles)),
+        *(str(counters.get(name, 0)) for name in ("cache_hits", "fallbacks")),
+        f"{lazy.step_seconds * 1e3:.2f}",
+        f"{native.step_seconds * 1e3:.2f}",
+    )
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Rows under their titles; words to the left, numbers to the right."""
+    widths = [max(len(cells[k]) for cells in (COLUMNS, *rows)) for k in range(len(COLUMNS))]
+    lines = []
+    for cells in (COLUMNS, tuple("-" * w for w in widths), *rows):
+        lines.append("  ".join(c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(cells, widths, strict=True))).rstrip())
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the programs and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=[p.name for p in PROGRAMS], help="run these programs only")
+    parser.add_argument("--cores", type=int, default=1, help="cores that each program may use (default: 1)")
+    args = parser.parse_args()
+
+    rows, problems, fallbacks = [], [], []
+    for program in PROGRAMS:
+        if args.only and program.name not in args.only:
+            continue
+        print(f"running {program.name} ...", file=sys.stderr, flush=True)
+        try:
+            native, lazy = run(program, False, args.cores), run(program, True, args.cores)
+        except ProgramError as error:
+            problems.append(str(error))
+            continue
+        rows.append(row(program, native, lazy))
+        problems += [f"{program.name}: {fault}" for fault in faults(program, native, lazy)]
+        fallbacks += [f"{program.name}: {count} x {name}" for name, count in lazy.report.get("fallbacks", {}).items()]
+
+    print(table(rows))
+    print("\nhits: barriers that found their program in the cache. after 2nd: compiles between the second and the last step.")
+    print(f"ms: median of the steps after the second, {args.cores} core(s) for both. Times of a run on a busy machine say little.")
+    if fallbacks:
+        print("\nfallbacks, run by the native library and reported:\n  " + "\n  ".join(fallbacks))
+    if problems:
+        print("\nnot as it should be:\n" + "\n".join(f"* {p}" for p in problems))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
