@@ -36,11 +36,14 @@ def _third_party(package: str) -> list[str]:
     return [requirement for requirement in needed if not requirement.startswith(OURS)]
 
 
-def _install(session: nox.Session, packages: tuple[str, ...], *extra: str) -> None:
-    """Install the packages from this checkout, editable, and what they need from constraints.txt; does nothing if already done."""
+def _install(session: nox.Session, packages: tuple[str, ...], *extra: str, bare: tuple[str, ...] = ()) -> None:
+    """Install the packages from this checkout, editable, and what they need from constraints.txt; does nothing if already done.
+
+    Those named in `bare` are installed without what they need: enough for tools that read sources.
+    """
     needed = sorted({"hatchling", *extra, *(r for p in packages for r in _third_party(p))})
     described = hashlib.sha256(
-        "\n".join([*needed, *packages, *((ROOT / p).read_text() for p in ("constraints.txt", "noxfile.py"))]).encode()
+        "\n".join([*needed, *packages, *bare, *((ROOT / p).read_text() for p in ("constraints.txt", "noxfile.py"))]).encode()
         + b"".join((_folder(p) / "pyproject.toml").read_bytes() for p in packages)
     ).hexdigest()
     stamp = Path(session.virtualenv.location) / "installed.sha256"
@@ -48,7 +51,7 @@ def _install(session: nox.Session, packages: tuple[str, ...], *extra: str) -> No
         session.log("the environment is up to date")
         return
     session.install("--quiet", "-c", "constraints.txt", *needed)
-    editable = [argument for p in packages for argument in ("-e", str(_folder(p)))]
+    editable = [argument for p in (*packages, *bare) for argument in ("-e", str(_folder(p)))]
     session.install("--quiet", "--no-deps", "--no-build-isolation", *editable)
     stamp.write_text(described)
 
@@ -75,7 +78,7 @@ def together(session: nox.Session) -> None:
 @nox.session
 def checks(session: nox.Session) -> None:
     """Make the environment of the sessions lint and types."""
-    _install(session, PACKAGES[:1], "ruff", "import-linter", "mypy", "nox")
+    _install(session, ("core",), "ruff", "import-linter", "mypy", "nox", bare=FRONTENDS)
 
 
 @nox.session(venv_backend="none")

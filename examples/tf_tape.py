@@ -1,6 +1,7 @@
 """A custom GradientTape loop on scikit-learn's digits, SGD with momentum by hand: `python tf_tape.py [cpu|lazy]`."""
 
 import argparse
+import itertools
 import json
 import time
 
@@ -28,7 +29,7 @@ def main() -> None:
     with device:
         tf.random.set_seed(0)
         sizes = [64, 128, 10]
-        weights = [tf.Variable(tf.random.normal([m, n], stddev=(2 / m) ** 0.5)) for m, n in zip(sizes, sizes[1:], strict=False)]
+        weights = [tf.Variable(tf.random.normal([m, n], stddev=(2 / m) ** 0.5)) for m, n in itertools.pairwise(sizes)]
         biases = [tf.Variable(tf.zeros([n])) for n in sizes[1:]]
         variables = weights + biases
         speeds = [tf.Variable(tf.zeros_like(v)) for v in variables]
