@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
+from jaxlib import xla_client
 
 from .errors import DtypeError
 from .shape import Shape
@@ -37,6 +38,11 @@ def versions() -> dict[str, str]:
     import jaxlib
 
     return {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
+
+
+def topology() -> str:
+    """The devices that programs are compiled for."""
+    return f"{jax.default_backend()} {jax.local_devices()[0].device_kind} {jax.device_count()} {jax.process_count()}"
 
 
 def from_host(array: np.ndarray, copy: bool = True) -> Any:
@@ -75,16 +81,18 @@ class Program:
     def compile(self) -> Executable:
         """Compile with XLA."""
         with x64(True):
-            return Executable(self._lowered.compile())
+            compiled = self._lowered.compile()
+        return Executable(compiled, compiled.runtime_executable())
 
 
 class Executable:
     """A compiled program; calling it is asynchronous."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("_call", "_raw")
 
-    def __init__(self, compiled: Any) -> None:
-        self._call = compiled
+    def __init__(self, call: Callable[..., Sequence[Any]], raw: Any) -> None:
+        self._call = call
+        self._raw = raw
 
     def __call__(self, arrays: Sequence[Any], packed: Sequence[np.ndarray] = ()) -> Sequence[Any]:
         """Run on device arrays, then packed vectors of scalars from the host."""
@@ -92,6 +100,28 @@ class Executable:
             with x64(True):
                 return self._call(*arrays, *[jax.device_put(p) for p in packed])
         return self._call(*arrays)
+
+    def serialise(self) -> bytes | None:
+        """XLA's own serialised form, or None where the platform has none."""
+        try:
+            return bytes(self._raw.serialize())
+        except (RuntimeError, NotImplementedError, ValueError):
+            return None
+
+
+def deserialise(payload: bytes) -> Executable | None:
+    """The executable of a serialised form that this machine and these versions made, or None if XLA refuses it."""
+    device = jax.local_devices()[0]
+    try:
+        raw = device.client.deserialize_executable(payload, xla_client.DeviceList((device,)), None)
+    except Exception:  # XLA raises several types for a form that it cannot load; the program is then compiled
+        return None
+
+    def call(*arrays: Any) -> Sequence[Any]:
+        results = raw.execute_sharded(arrays)
+        return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+
+    return Executable(call, raw)
 
 
 def lower(function: Callable[..., Any], shapes: Sequence[Shape]) -> Program:

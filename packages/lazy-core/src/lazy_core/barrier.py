@@ -17,6 +17,7 @@ import numpy as np
 
 from . import backend, events, lowering, trace
 from .cache import Plan, cache
+from .disk import disk
 from .errors import ExecutionError, LazyError
 from .ir import Expr, Leaf
 
@@ -118,24 +119,16 @@ def _make_plan(live: tuple[tuple[Expr, ...], ...], cause: str) -> Plan:
 
 
 def _find_executable(graph: lowering.Graph, cause: str) -> backend.Executable:
+    """The program of a graph: from memory by structure or by StableHLO text, from disk by either, or compiled."""
     executable = cache.structures.get(graph.key)
     if executable is not None:
         events.count("canonical_hits")
         return executable
-    begin = time.perf_counter()
     try:
-        program = backend.lower(lowering.function_of(graph), graph.argument_shapes)
-        executable = cache.programs.get(program.text)
-        if executable is not None:
-            events.count("canonical_hits")
-        else:
-            events.emit("compile", f"a new graph at {cause}", site=_site(graph), operations=len(graph.nodes))
-            executable = program.compile()
-            seconds = time.perf_counter() - begin
-            events.count("compiles")
-            events.count("compile_seconds", seconds)
-            events.amend_last(seconds=seconds)
-            cache.programs.put(program.text, executable)
+        structure = lowering.text_of(graph)
+        executable = _load(structure) if structure is not None else None
+        if executable is None:
+            executable = _lower_and_find(graph, structure, cause)
     except LazyError:
         raise
     except Exception as error:
@@ -143,6 +136,43 @@ def _find_executable(graph: lowering.Graph, cause: str) -> backend.Executable:
             f"compiling a trace of {len(graph.nodes)} operations (last recorded at {_site(graph)}) failed: {error}"
         ) from error
     cache.structures.put(graph.key, executable)
+    return executable
+
+
+def _load(structure: str) -> backend.Executable | None:
+    text = disk.get("index", structure)
+    payload = disk.get("program", text.decode()) if text is not None else None
+    executable = backend.deserialise(payload) if payload is not None else None
+    if executable is not None:
+        events.count("disk_hits")
+    return executable
+
+
+def _lower_and_find(graph: lowering.Graph, structure: str | None, cause: str) -> backend.Executable:
+    begin = time.perf_counter()
+    program = backend.lower(lowering.function_of(graph), graph.argument_shapes)
+    executable = cache.programs.get(program.text)
+    if executable is not None:
+        events.count("canonical_hits")
+        return executable
+    payload = disk.get("program", program.text)
+    executable = backend.deserialise(payload) if payload is not None else None
+    if executable is not None:
+        events.count("disk_hits")
+    else:
+        events.emit("compile", f"a new graph at {cause}", site=_site(graph), operations=len(graph.nodes))
+        executable = program.compile()
+        seconds = time.perf_counter() - begin
+        events.count("compiles")
+        events.count("compile_seconds", seconds)
+        events.amend_last(seconds=seconds)
+        if disk.folder() is not None:
+            payload = executable.serialise()
+            if payload is not None:
+                disk.put("program", program.text, payload)
+    if structure is not None and payload is not None:
+        disk.put("index", structure, program.text.encode())
+    cache.programs.put(program.text, executable)
     return executable
 
 

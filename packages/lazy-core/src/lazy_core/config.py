@@ -24,6 +24,8 @@ class Config:
         max_trace: a trace of this many operations is cut wherever it is (`LAZY_MAX_TRACE`).
         max_exprs: how many interned expressions are kept between traces, in two generations (`LAZY_MAX_EXPRS`).
         max_executables: how many compiled programs are kept in memory, least recently used first to go (`LAZY_MAX_EXECUTABLES`).
+        cache_dir: the folder of the disk cache; empty for the user's cache folder, "off" for none (`LAZY_CACHE_DIR`).
+        cache_bytes: the size that the disk cache is kept below, least recently used first to go (`LAZY_CACHE_BYTES`).
         max_events: how many events `report()` remembers; counters are exact all the same (`LAZY_MAX_EVENTS`).
         strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read).
     """
@@ -32,6 +34,8 @@ class Config:
     max_trace: int = 20_000
     max_exprs: int = 500_000
     max_executables: int = 1024
+    cache_dir: str = ""
+    cache_bytes: int = 2_000_000_000
     max_events: int = 2_000
     strict: frozenset[str] = field(default_factory=frozenset)
 
@@ -68,6 +72,8 @@ def _checked(name: str, value: Any) -> Any:
         if unknown:
             raise ValueError(f"strict knows the events {', '.join(STRICT_EVENTS)}; not {', '.join(sorted(unknown))}")
         return kinds
+    if name == "cache_dir":
+        return os.fspath(value)
     try:
         number = int(value)
     except (TypeError, ValueError):

@@ -36,10 +36,11 @@ class Operation(Protocol):
 class Attrs:
     """Static keyword attributes of an operation; interned by type and bits."""
 
-    __slots__ = ("kwargs", "name")
+    __slots__ = ("key", "kwargs", "name")
 
-    def __init__(self, kwargs: dict[str, Any]) -> None:
+    def __init__(self, kwargs: dict[str, Any], key: Any = ()) -> None:
         self.kwargs = kwargs
+        self.key = key
         self.name = ", ".join(f"{k}={_attr_text(v)}" for k, v in kwargs.items())
 
     def __repr__(self) -> str:
@@ -188,7 +189,7 @@ def attrs(**kwargs: Any) -> Attrs:
     key = tuple([(k, freeze(kwargs[k])) for k in sorted(kwargs)])
     found = _attr_table.get(key)
     if found is None:
-        found = _attr_table.setdefault(key, Attrs({k: kwargs[k] for k in sorted(kwargs)}))
+        found = _attr_table.setdefault(key, Attrs({k: kwargs[k] for k in sorted(kwargs)}, key))
     return found
 
 

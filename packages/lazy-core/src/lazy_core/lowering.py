@@ -13,6 +13,7 @@ from typing import Any
 from . import trace
 from .errors import ExecutionError, LazyError
 from .ir import Const, Expr, Leaf, Node, ScalarLeaf, post_order
+from .ops import registry
 from .shape import Shape
 
 KINDS = "fic"
@@ -41,6 +42,31 @@ class Graph:
         """The leaves' shapes, then one packed vector for each kind of scalar in use."""
         packed = [Shape.of((len(s),), s[0].shape.dtype) for s in self.scalars if s]
         return [leaf.shape for leaf in self.leaves] + packed
+
+
+def text_of(graph: Graph) -> str | None:
+    """The structural key as text, the same in every process; None if an operation is not a registered one, whose name says what it does."""
+    lines = []
+    number: dict[int, str] = {}
+    for k, leaf in enumerate(graph.leaves):
+        number[id(leaf)] = f"leaf{k}"
+        lines.append(f"leaf{k} {leaf.shape}")
+    for group in graph.scalars:
+        number.update({id(s): f"{s.kind}{k}" for k, s in enumerate(group)})
+    lines.append(" ".join(f"{kind}*{len(group)}" for kind, group in zip(KINDS, graph.scalars, strict=True)))
+
+    def name(expr: Expr) -> str:
+        if isinstance(expr, Const):
+            return f"const:{expr.shape}:{expr.bits.hex()}"
+        return number[id(expr)] if expr.node is None else f"{number[id(expr.node)]}.{expr.index}"
+
+    for k, node in enumerate(graph.nodes):
+        if registry.REGISTRY.get(node.op.name) is not node.op:
+            return None
+        number[id(node)] = str(k)
+        lines.append(f"{k} {node.op.name}({', '.join([name(e) for e in node.inputs])}) {node.attrs.key!r}")
+    lines.append("return " + ", ".join([name(e) for e in graph.outputs]))
+    return "\n".join(lines)
 
 
 def linearise(outputs: Sequence[Expr]) -> Graph:
