@@ -124,8 +124,8 @@ def deserialise(payload: bytes) -> Executable | None:
     return Executable(call, raw)
 
 
-def lower(function: Callable[..., Any], shapes: Sequence[Shape]) -> Program:
-    """Trace and lower a function of arrays of these shapes."""
+def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequence[int] = ()) -> Program:
+    """Trace and lower a function of arrays of these shapes; the memory of the donated arguments goes to outputs of the same shape."""
     with x64(True):
         structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]
-        return Program(jax.jit(function, keep_unused=True).lower(*structs))
+        return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs))

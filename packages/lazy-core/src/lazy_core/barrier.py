@@ -2,7 +2,7 @@
 
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at once and does not wait.
 Its cost in the steady state does not depend on how many operations are pending: the live expressions are the key of the program.
-May import `cache`, `lowering`, `backend`, `trace`, `events`.
+May import `programs`, `cache`, `lowering`, `backend`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
@@ -10,20 +10,22 @@ Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarr
 from __future__ import annotations
 
 import collections
-import time
+import dataclasses
+import weakref
 from typing import Any
 
 import numpy as np
 
-from . import backend, events, lowering, trace
+from . import backend, events, lowering, programs, trace
 from .cache import Plan, cache
-from .disk import disk
 from .errors import ExecutionError, LazyError
 from .ir import Expr, Leaf
+from .shape import Shape
 
 _trace = trace.current()
-# One small output of each of the latest programs, to wait for: all outputs of a program become ready together.
-_latest: collections.deque[Any] = collections.deque(maxlen=32)
+# A small output of each of the latest programs, to wait for: all outputs of a program become ready together.  Held weakly: a buffer that
+# nobody else holds may be donated.
+_latest: collections.deque[weakref.ref[Any]] = collections.deque(maxlen=32)
 
 
 def barrier(wait: bool = False) -> None:
@@ -36,7 +38,7 @@ def barrier(wait: bool = False) -> None:
     flush("barrier()")
     if wait:
         with _trace.lock:
-            backend.wait(_latest)
+            backend.wait([array for ref in _latest if (array := ref()) is not None])
 
 
 def flush(cause: str, host_read: bool = False) -> None:
@@ -66,39 +68,54 @@ def flush(cause: str, host_read: bool = False) -> None:
 def _run(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause: str) -> list[list[Any]]:
     plan = cache.plans.get(live)
     if plan is None:
-        plan = _make_plan(live, cause)
-        cache.plans.put(live, plan)
+        plan = _make_plan(live, sources, cause)
+        cache.add_plan(live, plan)
     else:
         events.count("cache_hits")
     events.count("barriers")
+    executable = _executable_now(plan, sources, cause)  # before the lists below hold the buffers too
     leaves = [source.leaves() for source in sources]
     outputs: Any = ()
-    if plan.executable is not None:
+    if executable is not None:
         arguments = [leaves[s][slot] for s, slot in plan.arguments]
         packed: list[np.ndarray] = []
         if plan.scalars:
             scalars = [source.scalars() for source in sources]
             packed = [np.array([scalars[s][kind][slot] for s, slot in slots], _VECTOR[kind]) for kind, slots in plan.scalars]
         try:
-            outputs = plan.executable(arguments, packed)
+            outputs = executable(arguments, packed)
         except Exception as error:
             raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
-        _latest.append(outputs[plan.smallest])
+        _latest.append(weakref.ref(outputs[plan.smallest]))
     return [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
+
+
+def _executable_now(plan: Plan, sources: list[trace.Source], cause: str) -> backend.Executable | None:
+    """The plan's program, or its variant without donation if somebody holds a buffer that it would take."""
+    if plan.donated:
+        free = [source.donatable() for source in sources]
+        if not all(free[s][slot] for s, slot in plan.donated):
+            if plan.undonated is None:
+                assert plan.graph is not None
+                plan.undonated = programs.find(plan.graph, (), cause)[0]
+            return plan.undonated
+    return plan.executable
 
 
 _VECTOR = (np.float64, np.int64, np.complex128)
 
 
-def _make_plan(live: tuple[tuple[Expr, ...], ...], cause: str) -> Plan:
+def _make_plan(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause: str) -> Plan:
     number: dict[int, int] = {}
     roots: list[Expr] = []
     places: list[tuple[Any, ...]] = []
+    kept: set[tuple[int, int]] = set()  # leaves that are live values themselves
     for exprs in live:
         row: list[Any] = []
         for expr in exprs:
             if isinstance(expr, Leaf):
                 row.append((expr.source, expr.slot))
+                kept.add((expr.source, expr.slot))
                 continue
             if id(expr) not in number:
                 number[id(expr)] = len(roots)
@@ -106,75 +123,89 @@ def _make_plan(live: tuple[tuple[Expr, ...], ...], cause: str) -> Plan:
             row.append(number[id(expr)])
         places.append(tuple(row))
     if not roots:
-        return Plan(None, (), (), tuple(places), 0, 0)
+        return Plan(None, (), (), tuple(places), (), 0)
+    available = _Available(sources)
     graph = lowering.linearise(roots)
+    larger = _returns_more(graph, available)
+    if larger is not None:
+        events.count("cache_hits")
+        position = {expr: k for k, expr in enumerate(larger.roots)}
+        moved = [tuple([position[roots[o]] if o.__class__ is int else o for o in row]) for row in places]
+        return dataclasses.replace(larger, outputs=tuple(moved))
+    graph = _with_former_outputs(graph, available)
+    arguments = tuple([(leaf.source, leaf.slot) for leaf in graph.leaves])
+    donatable = [k for k, (s, slot) in enumerate(arguments) if (s, slot) not in kept and available.free(s, slot)]
+    executable, donated = programs.find(graph, donatable, cause)
     return Plan(
-        _find_executable(graph, cause),
-        tuple([(leaf.source, leaf.slot) for leaf in graph.leaves]),
+        executable,
+        arguments,
         tuple([(k, tuple([(s.source, s.slot) for s in group])) for k, group in enumerate(graph.scalars) if group]),
         tuple(places),
+        graph.outputs,
         len(graph.nodes),
-        min(range(len(roots)), key=lambda i: roots[i].shape.nbytes),
+        graph,
+        tuple([arguments[k] for k in donated]),
     )
 
 
-def _find_executable(graph: lowering.Graph, cause: str) -> backend.Executable:
-    """The program of a graph: from memory by structure or by StableHLO text, from disk by either, or compiled."""
-    executable = cache.structures.get(graph.key)
-    if executable is not None:
-        events.count("canonical_hits")
-        return executable
-    try:
-        structure = lowering.text_of(graph)
-        executable = _load(structure) if structure is not None else None
-        if executable is None:
-            executable = _lower_and_find(graph, structure, cause)
-    except LazyError:
-        raise
-    except Exception as error:
-        raise ExecutionError(
-            f"compiling a trace of {len(graph.nodes)} operations (last recorded at {_site(graph)}) failed: {error}"
-        ) from error
-    cache.structures.put(graph.key, executable)
-    return executable
+# A program that computes this many times the operations needed is not run for the sake of avoiding a compile.
+_MOST_WASTE = 2
+# From this many programs on that differ only in what they return, one is compiled that returns what any of them did.
+_VARIANTS = 3
 
 
-def _load(structure: str) -> backend.Executable | None:
-    text = disk.get("index", structure)
-    payload = disk.get("program", text.decode()) if text is not None else None
-    executable = backend.deserialise(payload) if payload is not None else None
-    if executable is not None:
-        events.count("disk_hits")
-    return executable
+class _Available:
+    """What the current trace has: which leaf and scalar slots are filled, and with buffers of which shape."""
+
+    def __init__(self, sources: list[trace.Source]) -> None:
+        self._free = [source.donatable() for source in sources]  # before the lists below hold the buffers too
+        self._leaves = [source.leaves() for source in sources]
+        self._scalars = [source.scalars() for source in sources]
+
+    def free(self, source: int, slot: int) -> bool:
+        """Whether nobody but the trace holds the buffer of a slot."""
+        return self._free[source][slot]
+
+    def has(self, graph: lowering.Graph) -> bool:
+        """Whether a graph made in some earlier trace can be computed from this one's slots."""
+        for leaf in graph.leaves:
+            leaves = self._leaves[leaf.source]
+            if leaf.slot >= len(leaves) or Shape.of(leaves[leaf.slot].shape, leaves[leaf.slot].dtype) is not leaf.shape:
+                return False
+        return all(
+            s.slot < len(self._scalars[s.source][kind]) for kind, group in enumerate(graph.scalars) for s in group
+        )
 
 
-def _lower_and_find(graph: lowering.Graph, structure: str | None, cause: str) -> backend.Executable:
-    begin = time.perf_counter()
-    program = backend.lower(lowering.function_of(graph), graph.argument_shapes)
-    executable = cache.programs.get(program.text)
-    if executable is not None:
-        events.count("canonical_hits")
-        return executable
-    payload = disk.get("program", program.text)
-    executable = backend.deserialise(payload) if payload is not None else None
-    if executable is not None:
-        events.count("disk_hits")
-    else:
-        events.emit("compile", f"a new graph at {cause}", site=_site(graph), operations=len(graph.nodes))
-        executable = program.compile()
-        seconds = time.perf_counter() - begin
-        events.count("compiles")
-        events.count("compile_seconds", seconds)
-        events.amend_last(seconds=seconds)
-        if disk.folder() is not None:
-            payload = executable.serialise()
-            if payload is not None:
-                disk.put("program", program.text, payload)
-    if structure is not None and payload is not None:
-        disk.put("index", structure, program.text.encode())
-    cache.programs.put(program.text, executable)
-    return executable
+def _returns_more(graph: lowering.Graph, available: _Available) -> Plan | None:
+    """A plan of the same trace that returns everything wanted and more: spurious live values must not cost a compile."""
+    wanted = set(graph.outputs)
+    candidates = min([cache.by_root.get(root) or [] for root in graph.outputs], key=len)
+    for plan in reversed(candidates):
+        if (
+            plan.graph is not None
+            and wanted <= set(plan.roots)
+            and plan.operations <= _MOST_WASTE * len(graph.nodes)
+            and available.has(plan.graph)
+        ):
+            return plan
+    return None
 
 
-def _site(graph: lowering.Graph) -> str | None:
-    return graph.nodes[-1].site if graph.nodes else None
+def _with_former_outputs(graph: lowering.Graph, available: _Available) -> lowering.Graph:
+    """The graph, or, where live sets keep varying, one that also returns what its variants returned."""
+    wanted = set(graph.outputs)
+    related = {id(plan): plan for root in graph.outputs for plan in cache.by_root.get(root) or []}
+    variants = [
+        plan
+        for plan in related.values()
+        if 2 * len(wanted.intersection(plan.roots)) >= len(wanted) and plan.operations <= _MOST_WASTE * len(graph.nodes)
+    ]
+    if len(variants) < _VARIANTS - 1:
+        return graph
+    more = {root for plan in variants for root in plan.roots} - wanted
+    if not more:
+        return graph
+    joined = lowering.linearise([*graph.outputs, *sorted(more, key=lambda e: e.id)])
+    fits = len(joined.nodes) <= _MOST_WASTE * len(graph.nodes) and available.has(joined)
+    return joined if fits else graph

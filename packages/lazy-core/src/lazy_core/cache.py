@@ -15,14 +15,21 @@ from typing import Any, Generic, TypeVar
 
 from .backend import Executable
 from .config import config
+from .ir import Expr
+from .lowering import Graph
 
 T = TypeVar("T")
 
 
-class Lru(Generic[T]):
-    """A table that forgets what was used least recently, once it holds more than `config.max_executables` entries."""
+_PLANS_PER_ROOT = 8
 
-    def __init__(self) -> None:
+
+class Lru(Generic[T]):
+    """A table that forgets what was used least recently, once it holds more than `config.max_executables` entries,
+    times a share for tables with several entries a program."""
+
+    def __init__(self, share: int = 1) -> None:
+        self._share = share
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
@@ -35,7 +42,7 @@ class Lru(Generic[T]):
     def put(self, key: Hashable, entry: T) -> None:
         """Add an entry; the least recently used one goes if there are too many."""
         self._entries[key] = entry
-        while len(self._entries) > config.max_executables:
+        while len(self._entries) > config.max_executables * self._share:
             self._entries.popitem(last=False)
 
     def clear(self) -> None:
@@ -46,7 +53,7 @@ class Lru(Generic[T]):
         return len(self._entries)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """How a trace key runs: which buffers go in, what runs, and where each output goes.
 
@@ -55,16 +62,25 @@ class Plan:
         arguments: (source, slot) of each array argument.
         scalars: for each packed vector the kind's number and the (source, slot) of each element.
         outputs: for each source, for each live value: an output's number, or the (source, slot) of the leaf that it is.
+        roots: the expression that each of the program's outputs is.
         operations: how many operations the program has.
-        smallest: the number of the smallest output.
+        graph: what the program computes.
+        donated: (source, slot) of the arguments whose memory the program takes; it may run only while nobody else holds them.
+        undonated: a variant without donation, once one was needed.
     """
 
     executable: Executable | None
     arguments: tuple[tuple[int, int], ...]
     scalars: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     outputs: tuple[tuple[Any, ...], ...]
+    roots: tuple[Expr, ...]
     operations: int
-    smallest: int
+    graph: Graph | None = None
+    donated: tuple[tuple[int, int], ...] = ()
+    undonated: Executable | None = None
+
+    def __post_init__(self) -> None:
+        self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)
 
 
 class Cache:
@@ -72,12 +88,21 @@ class Cache:
 
     def __init__(self) -> None:
         self.plans: Lru[Plan] = Lru()
-        self.structures: Lru[Executable] = Lru()
+        self.by_root: Lru[list[Plan]] = Lru(share=64)  # the latest plans that return an expression
+        self.structures: Lru[dict[tuple[int, ...], Executable]] = Lru()  # by the positions of donated arguments
         self.programs: Lru[Executable] = Lru()
+
+    def add_plan(self, key: Hashable, plan: Plan) -> None:
+        """Keep a plan under its trace key, and under each expression that it returns."""
+        self.plans.put(key, plan)
+        for root in plan.roots:
+            plans = self.by_root.get(root) or []
+            self.by_root.put(root, [*plans[1 - _PLANS_PER_ROOT :], plan])
 
     def clear(self) -> None:
         """Forget every plan and executable: what follows is compiled anew."""
         self.plans.clear()
+        self.by_root.clear()
         self.structures.clear()
         self.programs.clear()
 

@@ -35,6 +35,10 @@ class Source(Protocol):
         """The backend arrays that this trace uses, by slot."""
         ...
 
+    def donatable(self) -> list[bool]:
+        """For each slot, whether nobody but this trace holds the buffer, so that an output may take its memory."""
+        ...
+
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """The run-time scalars of this trace by slot, one list per kind (f, i, c)."""
         ...

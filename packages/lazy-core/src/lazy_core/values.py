@@ -7,6 +7,7 @@ dies the value is no longer live, and so no output of the next program.  May imp
 from __future__ import annotations
 
 import weakref
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,10 @@ class ValueSource:
     def leaves(self) -> list[Any]:
         """See `trace.Source.leaves`."""
         return [v.array for v in self._leaves]
+
+    def donatable(self) -> list[bool]:
+        """See `trace.Source.donatable`: counts references, those of this list, the loop and the call included."""
+        return [getrefcount(v) == 3 and getrefcount(v.array) == 2 for v in self._leaves]
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """See `trace.Source.scalars`."""

@@ -1,0 +1,121 @@
+"""Finding the program of a graph: in memory, on disk, or by compiling it.
+
+Owns: the order of the levels, the choice of what to donate, and the causes of compiles.  May import `cache`, `disk`, `causes`, `lowering`, `backend`, `events`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from . import backend, causes, events, lowering
+from .cache import cache
+from .disk import disk
+from .errors import ExecutionError, LazyError
+
+# Smaller buffers are not worth a variant of the program: copying them costs less than telling the variants apart.
+SMALLEST_DONATION_BYTES = 65_536
+# A variant that donates less is taken instead of compiling one that would save fewer bytes than this.
+WORTH_COMPILING_BYTES = 1 << 20
+
+
+def find(graph: lowering.Graph, donatable: Sequence[int], cause: str) -> tuple[backend.Executable, tuple[int, ...]]:
+    """The program of a graph and the positions of the arguments that it takes the memory of.
+
+    Args:
+        graph: what to compute.
+        donatable: positions of leaves that nobody else holds.
+        cause: why it is needed, for the report.
+
+    Raises:
+        ExecutionError: lowering or compiling failed.
+        StrictError: it would have to be compiled, and `strict` forbids that.
+    """
+    donated = _useful(graph, donatable)
+    variants = cache.structures.get(graph.key)
+    if variants is None:
+        variants = {}
+    chosen = _variant(graph, variants, donated)
+    if chosen is not None:
+        events.count("canonical_hits")
+        return variants[chosen], chosen
+    try:
+        variants[donated] = _load_or_compile(graph, donated, cause)
+    except LazyError:
+        raise
+    except Exception as error:
+        raise ExecutionError(
+            f"compiling a trace of {len(graph.nodes)} operations (last recorded at {causes.site(graph)}) failed: {error}"
+        ) from error
+    cache.structures.put(graph.key, variants)
+    return variants[donated], donated
+
+
+def _useful(graph: lowering.Graph, donatable: Sequence[int]) -> tuple[int, ...]:
+    """Those of the leaves that are large enough and for which there is an output of the same shape."""
+    wanted = Counter([e.shape for e in graph.outputs])
+    chosen = []
+    for position in donatable:
+        shape = graph.leaves[position].shape
+        if shape.nbytes >= SMALLEST_DONATION_BYTES and wanted[shape] > 0:
+            wanted[shape] -= 1
+            chosen.append(position)
+    return tuple(chosen)
+
+
+def _variant(
+    graph: lowering.Graph, variants: dict[tuple[int, ...], backend.Executable], donated: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The variant that donates most among those that donate nothing else, if what it misses is not worth compiling for."""
+    fitting = [v for v in variants if set(v) <= set(donated)]
+    if not fitting:
+        return None
+    best = max(fitting, key=len)
+    missed = sum(graph.leaves[k].shape.nbytes for k in set(donated) - set(best))
+    return best if missed < WORTH_COMPILING_BYTES else None
+
+
+def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str) -> backend.Executable:
+    structure = lowering.text_of(graph)
+    if structure is not None:
+        structure += f"\ndonate {donated}"
+        text = disk.get("index", structure)
+        payload = disk.get("program", text.decode()) if text is not None else None
+        executable = backend.deserialise(payload) if payload is not None else None
+        if executable is not None:
+            events.count("disk_hits")
+            causes.remember(graph)
+            return executable
+    begin = time.perf_counter()
+    program = backend.lower(lowering.function_of(graph), graph.argument_shapes, donated)
+    executable = cache.programs.get(program.text)
+    if executable is not None:
+        events.count("canonical_hits")
+        return executable
+    payload = disk.get("program", program.text)
+    executable = backend.deserialise(payload) if payload is not None else None
+    if executable is not None:
+        events.count("disk_hits")
+    else:
+        executable, payload = _compile(graph, program, cause, begin)
+    causes.remember(graph)
+    if structure is not None and payload is not None:
+        disk.put("index", structure, program.text.encode())
+    cache.programs.put(program.text, executable)
+    return executable
+
+
+def _compile(
+    graph: lowering.Graph, program: backend.Program, cause: str, begin: float
+) -> tuple[backend.Executable, bytes | None]:
+    events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=causes.site(graph), operations=len(graph.nodes))
+    executable = program.compile()
+    seconds = time.perf_counter() - begin
+    events.count("compiles")
+    events.count("compile_seconds", seconds)
+    events.amend_last(seconds=seconds)
+    payload = executable.serialise() if disk.folder() is not None else None
+    if payload is not None:
+        disk.put("program", program.text, payload)
+    return executable, payload

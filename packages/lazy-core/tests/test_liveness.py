@@ -1,0 +1,228 @@
+"""Liveness, donation and causes: spurious live values do not recompile, buffers that nobody holds are reused, and every compile says why."""
+
+import gc
+import itertools
+
+import numpy as np
+import pytest
+
+import lazy_core
+from lazy_core import causes, ops, values
+from lazy_core.cache import cache
+from lazy_core.programs import SMALLEST_DONATION_BYTES
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    """Each test starts with nothing pending and empty caches."""
+    gc.collect()
+    lazy_core.barrier()
+    cache.clear()
+    causes.forget()
+    lazy_core.reset_report()
+
+
+def leaf(array):
+    """A materialised value."""
+    return values.from_host(np.asarray(array))
+
+
+def compiles():
+    """How many programs were compiled."""
+    return lazy_core.report().counters["compiles"]
+
+
+def test_fewer_live_values_run_the_program_that_returns_more():
+    """The subset rule: what was alive once by accident costs no second program."""
+    w = leaf(np.float32([1, 0.5]))
+    expected = np.float32([1, 0.5])
+    kept = None
+    for _ in range(4):
+        expected = expected * expected + expected
+        y = ops.mul(w, w)
+        z = ops.add(y, w)
+        kept = y if kept is None else kept  # alive in the first round only
+        del y
+        w = z
+        lazy_core.barrier()
+    assert compiles() == 1
+    assert values.to_host(kept).tolist() == [1, 0.25]
+    np.testing.assert_allclose(values.to_host(w), expected, rtol=1e-6)
+
+
+def test_values_through_the_subset_rule_are_the_right_ones():
+    """Outputs are matched by what they are, not by where they stand."""
+    x = leaf(np.float32([1, 2, 3]))
+    everything = [ops.add(x, x), ops.mul(x, x), ops.sub(x, x)]
+    lazy_core.barrier()
+    del everything
+    for keep in range(3):
+        some = [ops.add(x, x), ops.mul(x, x), ops.sub(x, x)]
+        chosen = some[keep]
+        expected = [[2, 4, 6], [1, 4, 9], [0, 0, 0]][keep]
+        del some
+        assert values.to_host(chosen).tolist() == expected
+    # the one that needs a third of the operations only is compiled for itself
+    assert compiles() <= 4
+
+
+def test_varying_spurious_values_compile_a_bounded_number_of_programs():
+    """All 32 subsets of five spurious values that may be alive: a handful of programs, not 32."""
+    x = leaf(np.float32([0.5, 0.25]))
+    for alive in itertools.product([False, True], repeat=5):
+        chain = [ops.sin(x)]
+        for _ in range(4):
+            chain.append(ops.sin(chain[-1]))
+        result = ops.add(chain[-1], x)
+        extra = [c for c, a in zip(chain, alive, strict=True) if a]
+        del chain
+        lazy_core.barrier()
+        expected = np.float32([0.5, 0.25])
+        for _ in range(5):
+            expected = np.sin(expected)
+        np.testing.assert_allclose(values.to_host(result), expected + np.float32([0.5, 0.25]), rtol=1e-6)
+        del extra
+    assert compiles() <= 8
+
+
+def big(value):
+    """A leaf that is large enough to be donated."""
+    return leaf(np.full(SMALLEST_DONATION_BYTES // 4, value, np.float32))
+
+
+def test_buffers_that_only_the_trace_holds_are_donated():
+    """An update in place of a parameter: the old buffer's memory is the new one's."""
+    w, g = big(1), big(0.5)
+    for _ in range(3):
+        old = w.array
+        w = ops.sub(w, g)
+        del old
+        lazy_core.barrier()
+    plans = [p for p in cache.plans._entries.values() if p.operations]
+    assert any(len(p.donated) == 1 for p in plans)
+    assert values.to_host(w)[0] == -0.5
+    assert values.to_host(g)[0] == 0.5
+    assert compiles() == 1
+
+
+def test_donated_buffer_is_really_given_up():
+    """The device array of a donated leaf is deleted: its memory was taken."""
+    w = big(1)
+    array = w.array
+    w = ops.neg(w)
+    lazy_core.barrier()  # `array` is held: not donated
+    assert not array.is_deleted()
+    import weakref
+
+    reference = weakref.ref(w.array)
+    pointer = w.array.unsafe_buffer_pointer()
+    w = ops.neg(w)
+    lazy_core.barrier()
+    assert reference() is None
+    assert w.array.unsafe_buffer_pointer() == pointer
+
+
+def test_a_held_value_is_never_donated():
+    """print(a); print(a): a later read finds its buffer."""
+    a = big(3)
+    b = ops.add(a, a)
+    lazy_core.barrier()
+    assert values.to_host(a)[0] == 3
+    c = ops.add(a, b)
+    del b
+    lazy_core.barrier()
+    assert values.to_host(a)[0] == 3
+    assert values.to_host(c)[0] == 9
+
+
+def test_a_host_view_keeps_its_contents():
+    """A read-only NumPy view outlives the value that it came from, whatever is donated later."""
+    w = big(2)
+    view = values.to_host(w)
+    for _ in range(3):
+        w = ops.add(w, w)
+        lazy_core.barrier()
+    values.to_host(w)
+    assert (view == 2).all()
+
+
+def test_plan_that_donates_does_not_run_while_somebody_holds_the_buffer():
+    """The same trace, once with the old value dropped and once with it kept."""
+    w = big(1)
+    w = ops.neg(w)
+    lazy_core.barrier()
+    w2 = ops.neg(w)
+    kept = w
+    lazy_core.barrier()
+    assert values.to_host(kept)[0] == -1
+    assert values.to_host(w2)[0] == 1
+
+
+def test_live_leaf_is_not_donated():
+    """A value that is a leaf of the trace and an operand is returned intact."""
+    from lazy_core.ops.registry import composite
+
+    @composite("test_identity_for_donation")
+    def same(x):
+        return x
+
+    w = big(5)
+    held = values.record(same, (w,))
+    w = ops.neg(w)
+    lazy_core.barrier()
+    assert values.to_host(held)[0] == 5
+    assert values.to_host(w)[0] == -5
+
+
+def last_cause():
+    """The cause of the latest compile."""
+    return [e.cause for e in lazy_core.report().events if e.kind == "compile"][-1]
+
+
+def step(x, w, extra=False):
+    """A small program that ends at one line."""
+    y = ops.mul(x, w)
+    if extra:
+        y = ops.neg(y)
+    return ops.sum(y, axes=(0, 1), keepdims=False)
+
+
+def test_first_program_of_a_line_says_so():
+    """Nothing to compare with."""
+    r = step(leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32)))
+    lazy_core.barrier()
+    assert "first program of 2 operations" in last_cause()
+    del r
+
+
+def test_changed_batch_size_is_named_with_advice():
+    """The last batch of a data set."""
+    for n in (32, 31):
+        r = step(leaf(np.ones((n, 3), np.float32)), leaf(np.ones((1, 3), np.float32)))
+        lazy_core.barrier()
+        del r
+    assert "f32[32,3] to f32[31,3]" in last_cause()
+    assert "last batch" in last_cause()
+
+
+def test_another_branch_is_named_with_operation_and_line():
+    """An if of the host language."""
+    for extra in (False, True):
+        r = step(leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32)), extra)
+        lazy_core.barrier()
+        del r
+    assert "neg at" in last_cause()
+    assert "test_liveness.py" in last_cause()
+
+
+def test_more_live_values_are_named():
+    """A tensor that is kept."""
+    for keep in (False, True):
+        x, w = leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32))
+        y = ops.mul(x, w)
+        r = ops.sum(y, axes=(0, 1), keepdims=False)
+        if not keep:
+            del y
+        lazy_core.barrier()
+        del r
+    assert "1 more values are alive (2 instead of 1)" in last_cause()
