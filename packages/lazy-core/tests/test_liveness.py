@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import lazy_core
 from lazy_core import causes, ops, values
 from lazy_core.cache import cache
-from lazy_core.programs import SMALLEST_DONATION_BYTES
+from lazy_core.programs import SMALLEST_DONATION_BYTES, WORTH_COMPILING_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -85,9 +86,9 @@ def test_varying_spurious_values_compile_a_bounded_number_of_programs():
     assert compiles() <= 8
 
 
-def big(value):
+def big(value, nbytes=SMALLEST_DONATION_BYTES):
     """A leaf that is large enough to be donated."""
-    return leaf(np.full(SMALLEST_DONATION_BYTES // 4, value, np.float32))
+    return leaf(np.full(nbytes // 4, value, np.float32))
 
 
 def test_buffers_that_only_the_trace_holds_are_donated():
@@ -107,13 +108,11 @@ def test_buffers_that_only_the_trace_holds_are_donated():
 
 def test_donated_buffer_is_really_given_up():
     """The device array of a donated leaf is deleted: its memory was taken."""
-    w = big(1)
+    w = big(1, WORTH_COMPILING_BYTES)
     array = w.array
     w = ops.neg(w)
     lazy_core.barrier()  # `array` is held: not donated
     assert not array.is_deleted()
-    import weakref
-
     reference = weakref.ref(w.array)
     pointer = w.array.unsafe_buffer_pointer()
     w = ops.neg(w)
