@@ -1,0 +1,279 @@
+"""What happens to one operation that TensorFlow places on the lazy device.
+
+Owns: the routes (host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback) and the conversion of a
+C call into entries and back.  May import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions` and the core.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from lazy_core import ir, trace, values
+from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, StrictError, UnsupportedError
+
+from . import call_tf, capi, fallback, functions, mapping
+from .attributes import OpInfo, Signature, op_info
+from .tensor import SMALL, TABLE, Entry, Foreign, HandleMaker, Tensor, Variable, device_tensor, of_host, of_value
+
+_record = values.record
+_trace = trace.current()
+
+Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
+
+
+class Plan:
+    """How a lowering applies to one signature: which inputs are static and which are operands."""
+
+    __slots__ = ("attrs", "fixed", "hosts", "operands", "refused", "supported")
+
+    def __init__(self, rule: mapping.Rule, signature: Signature) -> None:
+        known = signature.values
+        hosts: list[tuple[str, int, int, bool]] = []
+        fixed: dict[str, Any] = {}
+        taken: set[int] = set()
+        args = {a.name: a for a in signature.info.op_def.input_arg}
+        for name in rule.keywords:
+            source = rule.aliases.get(name, name)
+            if source in signature.spans:
+                start, count = signature.spans[source]
+                several = bool(args[source].number_attr or args[source].type_list_attr)
+                hosts.append((name, start, count, several))
+                taken.update(range(start, start + count))
+            else:
+                fixed[name] = known[source]
+        total = sum(count for _, count in signature.spans.values())
+        self.hosts = tuple(hosts)
+        self.fixed = fixed
+        self.operands = tuple([i for i in range(total) if i not in taken])
+        self.attrs: dict[Any, ir.Attrs] = {}
+        self.refused: dict[Any, Any] = {}
+        self.supported = all(d in capi.NUMPY_DTYPES for d in signature.outputs)
+
+    def attributes(self, inputs: list[Any]) -> ir.Attrs:
+        """The static attributes for these inputs."""
+        statics = tuple([
+            tuple([inputs[i].static() for i in range(start, start + count)]) if several else inputs[start].static()
+            for _, start, count, several in self.hosts
+        ])
+        key = ir.freeze(statics) if statics else ()
+        found = self.attrs.get(key)
+        if found is None:
+            made = dict(self.fixed)
+            made.update({host[0]: value for host, value in zip(self.hosts, statics, strict=True)})
+            found = self.attrs[key] = ir.attrs(**made)
+        return found
+
+
+_READS_VARIABLE = {"ResourceGather", "ResourceGatherNd"}
+
+
+class Lowered:
+    """The handler of an operation that has a lowering on core operations."""
+
+    def __init__(self, name: str, rule: mapping.Rule) -> None:
+        self._rule = rule
+        self._target = rule.target
+        self._reads_variable = name in _READS_VARIABLE
+
+    def __call__(self, signature: Signature, inputs: list[Any]) -> list[Entry]:
+        """Record the operation, or send it down another route."""
+        if self._reads_variable and inputs[0].__class__ is Variable:
+            inputs = [mapping.contents(inputs[0]), *inputs[1:]]
+        plan: Plan | None = signature.cache.get("plan")
+        if plan is None:
+            plan = signature.cache["plan"] = Plan(self._rule, signature)
+        fold = True
+        for entry in inputs:
+            if entry.__class__ is not Tensor:
+                return otherwise(signature, inputs, "an input is not a tensor of numbers")
+            if not entry.foldable:
+                fold = False
+        if not plan.supported:
+            return otherwise(signature, inputs, "an output has a dtype that the device does not hold")
+        if fold and fallback.foldable(inputs):
+            folded = fallback.fold(signature, inputs)
+            if folded is not None:
+                return folded
+        attributes = plan.attributes(inputs) if plan.hosts else plan.attrs.get(()) or plan.attributes(inputs)
+        try:
+            result = _record(self._target, tuple([inputs[i].value or inputs[i].operand() for i in plan.operands]), attributes)
+        except (ShapeError, DtypeError, UnsupportedError, ValueError, TypeError, NotImplementedError, IndexError) as error:
+            if isinstance(error, StrictError):
+                raise
+            fallback.explain_refusal(signature, inputs, [i for _, start, count, _ in plan.hosts for i in range(start, start + count)])
+            return otherwise(signature, inputs, f"not lowered: {error}")
+        if result.__class__ is tuple:
+            return [Tensor(d, v.shape.dims, v) for v, d in zip(result, signature.outputs, strict=True)]
+        return [Tensor(signature.outputs[0], result.shape.dims, result)]
+
+
+def otherwise(signature: Signature, inputs: list[Any], reason: str) -> list[Entry]:
+    """The routes for what has no lowering of its own: XLA's lowering of TensorFlow's operation, else TensorFlow's CPU kernel."""
+    info = signature.info
+    if mapping.is_input_pipeline(info.name):
+        return fallback.execute(signature, inputs, len(signature.outputs))
+    if call_tf.supports(signature, inputs):
+        try:
+            result = call_tf.record(signature, inputs)
+            return [of_value(v, d) for v, d in zip(result, signature.outputs, strict=True)]
+        except (capi.StatusError, StrictError, BarrierError):
+            raise
+        except Exception as error:
+            fallback.explain_refusal(signature, inputs, call_tf.static_positions(signature))
+            call_tf.refuse(signature, inputs, error)
+            reason = f"{reason}; XLA's lowering failed: {_first_line(error)}"
+    return fallback.run(signature, inputs, len(signature.outputs), call_tf.refusal(signature, inputs) or reason)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__
+
+
+def _no_lowering(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    if not signature.info.stateful and fallback.foldable(inputs):
+        folded = fallback.fold(signature, inputs)
+        if folded is not None:
+            return folded
+    return otherwise(signature, inputs, "no lowering")
+
+
+def _update(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    """An operation that changes variables by what a composite makes of their contents."""
+    target, names = mapping.UPDATES[signature.info.name]
+    variables = [e for e in inputs if e.__class__ is Variable]
+    if not variables or any(e.__class__ is Foreign for e in inputs):
+        return otherwise(signature, inputs, "a variable lives on the CPU")
+    operands = [mapping.contents(e).operand() if e.__class__ is Variable else e.operand() for e in inputs]
+    try:
+        result = _record(target, tuple(operands), ir.attrs(**{n: signature.values[n] for n in names}))
+    except (ShapeError, DtypeError, UnsupportedError) as error:
+        return fallback.run(signature, inputs, 0, f"not lowered: {error}")
+    for variable, value in zip(variables, result if result.__class__ is tuple else (result,), strict=False):
+        variable.current = of_value(value, variable.dtype)
+    return []
+
+
+def handler_of(info: OpInfo) -> Handler:
+    """The handler of an operation, chosen once by its name."""
+    special = mapping.SPECIAL.get(info.name)
+    if special is not None:
+        return special
+    rule = mapping.RULES.get(info.name)
+    if rule is not None:
+        return Lowered(info.name, rule)
+    if info.name in mapping.UPDATES:
+        return _update
+    if info.op_def is None:
+        return functions.call_by_name
+    if info.name in functions.CONTROL:
+        return functions.CONTROL[info.name]
+    return _no_lowering
+
+
+def apply(info: OpInfo, signature: Signature, inputs: list[Any]) -> list[Entry]:
+    """Run or record one operation on entries."""
+    fast = mapping.FAST.get(info.name)
+    if fast is not None:
+        outputs = fast(inputs)
+        if outputs is not None:
+            return outputs
+    if info.handler is None:
+        info.handler = handler_of(info)
+    result: list[Entry] = info.handler(signature, inputs)
+    return result
+
+
+_by_name: dict[bytes, tuple[OpInfo, Any]] = {}
+
+
+def _resolve(name: bytes) -> tuple[OpInfo, Any]:
+    info = op_info(name.decode())
+    info.handler = handler_of(info)
+    found = _by_name[name] = (info, mapping.FAST.get(info.name))
+    return found
+
+
+class Executor:
+    """The body of the device's `execute` callback."""
+
+    def __init__(self, device: str) -> None:
+        self._handle = HandleMaker(device)
+
+    def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
+        """Run one `TFE_Op`, writing output handles."""
+        name = capi.op_name(op, status)
+        info, fast = _by_name.get(name) or _resolve(name)
+        total = info.arity
+        if total < 0:
+            total = capi.op_input_count(op, status)
+        inputs: list[Any] = []
+        for i in range(total):
+            handle = capi.op_input(op, i, status)
+            entry = TABLE.get(capi.handle_key(handle, status))
+            inputs.append(entry if entry is not None else _outside(handle, status))
+        outputs = fast(inputs) if fast is not None else None
+        if outputs is None:
+            if info.follows:
+                signature = info.by_dtypes(tuple([e.dtype for e in inputs]))
+            else:
+                signature = info.by_blob(capi.attributes_blob(op, status))
+            outputs = info.handler(signature, inputs)
+        new_handle = self._handle
+        for i, output in enumerate(outputs):
+            outs[i] = output.take() if output.__class__ is Foreign else new_handle(output, status)
+        if info.op_def is None:
+            count[0] = len(outputs)
+
+
+_outside_cache: dict[Any, tuple[Foreign, Tensor]] = {}
+_outside_epoch = -1
+_OUTSIDE_LIMIT = 256
+
+
+def _outside(handle: int, status: int) -> Entry:
+    """An entry for a CPU handle; its numbers are copied once in a trace, however often it is used."""
+    global _outside_epoch
+    address = capi.handle_key(handle, status)  # of the numbers in memory
+    if capi.status_code(status):  # what has no address says so
+        capi.set_status(status, capi.OK, b"")
+        address = None
+    dtype = capi.handle_dtype(handle)
+    if dtype not in capi.NUMPY_DTYPES:
+        return Foreign(handle, owned=False)
+    dims = capi.handle_dims(handle, status)
+    if math.prod(dims) <= SMALL:
+        return of_host(capi.handle_array(handle), dtype, foldable=False)
+    if _outside_epoch != _trace.epoch or len(_outside_cache) > _OUTSIDE_LIMIT:
+        _outside_cache.clear()
+        _outside_epoch = _trace.epoch
+    key = (address, dtype, dims)
+    found = _outside_cache.get(key)
+    if found is None or address is None:
+        # The copied handle keeps TensorFlow's buffer, so that its address stays taken and nobody writes to it in place.
+        kept = Foreign(capi.copy_handle(handle), owned=True)
+        found = _outside_cache[key] = (kept, device_tensor(capi.handle_array(handle), dtype))
+    return found[1]
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The status code and message of an exception that ends an operation."""
+    if isinstance(error, capi.StatusError):
+        return error.code, error.message
+    code = capi.exception_code(error)
+    if code is not None:
+        return code, str(error)
+    if isinstance(error, UnsupportedError):
+        return capi.UNIMPLEMENTED, str(error)
+    if isinstance(error, (ShapeError, DtypeError)):
+        return capi.INVALID_ARGUMENT, str(error)
+    if isinstance(error, BarrierError):
+        return capi.FAILED_PRECONDITION, str(error)
+    if isinstance(error, LazyError):
+        return capi.INTERNAL, str(error)
+    return capi.INTERNAL, f"{type(error).__name__}: {error}"
+
+
+functions.apply = apply

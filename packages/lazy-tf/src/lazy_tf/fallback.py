@@ -1,0 +1,166 @@
+"""What runs on TensorFlow's CPU kernels because it is not recorded; counted and named.
+
+Owns: running one operation outside the trace with temporary CPU tensors and variables, folding small host constants (which is no fallback, as nothing
+leaves the device for it), and asking TensorFlow's own kernel for its error message.  May import `capi`, `attributes`, `tensor` and the core.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lazy_core import events
+
+from . import capi
+from .attributes import Signature, attr_value
+from .tensor import SMALL, Entry, Foreign, Tensor, Variable, of_host
+
+_shadow_numbers = itertools.count()
+
+
+def run(signature: Signature, inputs: Sequence[Entry], outputs: int, reason: str) -> list[Entry]:
+    """Run an operation on the CPU and say so in the report.
+
+    Args:
+        inputs: lazy tensors are read (a barrier), lazy variables become temporary CPU variables that are read back afterwards.
+        outputs: how many outputs there are at most.
+        reason: why the operation is not recorded.
+
+    Raises:
+        StatusError: TensorFlow's kernel refused.
+    """
+    events.fallback("tf", signature.info.name, reason)
+    return [_to_device(r) for r in execute(signature, inputs, outputs)]
+
+
+def _to_device(entry: Entry) -> Entry:
+    """Numbers that a CPU kernel computed belong to the device again."""
+    if isinstance(entry, Foreign) and entry.dtype in capi.NUMPY_DTYPES:
+        return of_host(capi.handle_array(entry.handle), entry.dtype, foldable=False)
+    return entry
+
+
+def execute(signature: Signature, inputs: Sequence[Entry], outputs: int) -> list[Entry]:
+    """Run an operation on the CPU without counting it; outputs stay CPU handles."""
+    temporary: list[int] = []
+    shadows: list[tuple[Variable, int]] = []
+    handles: list[int] = []
+    try:
+        for entry in inputs:
+            if isinstance(entry, Foreign):
+                handles.append(entry.handle)
+                continue
+            if isinstance(entry, Variable):
+                handle = _shadow(entry)
+                shadows.append((entry, handle))
+            else:
+                handle = capi.array_handle(entry.numpy(), entry.dtype)
+            temporary.append(handle)
+            handles.append(handle)
+        results = capi.execute_on_cpu(signature.info.name, signature.protos, handles, outputs)
+        for variable, handle in shadows:
+            _read_back(variable, handle)
+        return [Foreign(h, owned=True) for h in results]
+    finally:
+        for handle in temporary:
+            capi.delete_handle(handle)
+
+
+def _shadow(variable: Variable) -> int:
+    dtype = capi.AttrValue(type=variable.dtype)
+    unknown = capi.AttrValue()
+    unknown.shape.unknown_rank = True
+    name = f"lazy_shadow_{next(_shadow_numbers)}"
+    (handle,) = capi.execute_on_cpu(
+        "VarHandleOp",
+        {"dtype": dtype, "shape": unknown, "shared_name": attr_value(name), "container": attr_value("")},
+        [],
+        1,
+    )
+    if variable.current is not None:
+        contents = capi.array_handle(variable.current.numpy(), variable.dtype)
+        capi.execute_on_cpu("AssignVariableOp", {"dtype": dtype}, [handle, contents], 0)
+        capi.delete_handle(contents)
+    return handle
+
+
+def _read_back(variable: Variable, handle: int) -> None:
+    (initialised,) = capi.execute_on_cpu("VarIsInitializedOp", {}, [handle], 1)
+    if capi.handle_array(initialised)[()]:
+        (contents,) = capi.execute_on_cpu("ReadVariableOp", {"dtype": capi.AttrValue(type=variable.dtype)}, [handle], 1)
+        after = capi.handle_array(contents)
+        capi.delete_handle(contents)
+        before = variable.current
+        if before is None or before.dims != after.shape or before.numpy().tobytes() != after.tobytes():
+            variable.assign(of_host(after, variable.dtype))
+    else:
+        variable.current = None
+    capi.delete_handle(initialised)
+    capi.execute_on_cpu("DestroyResourceOp", {}, [handle], 0)
+
+
+_FOLD_ENTRIES = 8192
+_folded: dict[Any, list[Entry] | None] = {}
+_MISSING = object()
+
+
+def foldable(inputs: Sequence[Any]) -> bool:
+    """Whether there are inputs and every input is a small tensor that the host knows from the program text or from shapes: integers of any rank, scalars of any dtype."""
+    for entry in inputs:
+        if entry.__class__ is not Tensor or not entry.foldable:
+            return False
+        host = entry.host
+        if host.ndim and (host.dtype.kind not in "iub" or host.size > SMALL):
+            return False
+    return len(inputs) > 0
+
+
+def fold(signature: Signature, inputs: Sequence[Tensor]) -> list[Entry] | None:
+    """Compute a small operation on host constants with TensorFlow's own kernel, remembered by the inputs' bits; None if the result is not small.
+
+    Raises:
+        StatusError: TensorFlow's kernel refused.
+    """
+    key = (signature, tuple([t.bits() for t in inputs]))
+    found: Any = _folded.get(key, _MISSING)
+    if found is _MISSING:
+        found = _small(execute(signature, inputs, len(signature.outputs)))
+        if len(_folded) >= _FOLD_ENTRIES:
+            _folded.clear()
+        _folded[key] = found
+    return None if found is None else list(found)
+
+
+def _small(results: Sequence[Entry]) -> list[Entry] | None:
+    tensors: list[Entry] = []
+    for result in results:
+        assert isinstance(result, Foreign)
+        if result.dtype not in capi.NUMPY_DTYPES:
+            return None
+        array = capi.handle_array(result.handle)
+        if array.size > SMALL:
+            return None
+        tensors.append(of_host(array, result.dtype))
+    return tensors
+
+
+def explain_refusal(signature: Signature, inputs: Sequence[Entry], statics: Sequence[int]) -> None:
+    """Run an operation on zeros of the inputs' shapes, so that TensorFlow itself says what is wrong with them; returns if nothing is.
+
+    Args:
+        statics: positions of inputs whose contents decide the output's shape; they keep their contents.
+
+    Raises:
+        StatusError: TensorFlow's kernel refused.
+    """
+    probe: list[Entry] = []
+    for position, entry in enumerate(inputs):
+        if isinstance(entry, Tensor) and entry.host is None and position not in statics:
+            probe.append(of_host(np.zeros(entry.dims, capi.NUMPY_DTYPES[entry.dtype]), entry.dtype))
+        elif isinstance(entry, Variable):
+            return
+        else:
+            probe.append(entry)
+    execute(signature, probe, len(signature.outputs))

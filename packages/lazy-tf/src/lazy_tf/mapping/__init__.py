@@ -1,0 +1,22 @@
+"""TensorFlow's raw operations in terms of core operations, by family.
+
+`RULES` holds lowerings (see `rules`), `FAST` handlers that need no attributes, `SPECIAL` handlers of operations that are not functions of arrays.
+"""
+
+from __future__ import annotations
+
+from . import arrays, conv, host, math, nn, random, reductions
+from .rules import RULES, Rule
+from .variables import FAST, UPDATES, contents
+
+SPECIAL = host.SPECIAL
+
+_INPUT_PIPELINE = ("Dataset", "Iterator", "Optional")
+
+
+def is_input_pipeline(name: str) -> bool:
+    """Whether an operation belongs to `tf.data`, which stays on the CPU and is no fallback."""
+    return any(part in name for part in _INPUT_PIPELINE)
+
+
+__all__ = ["FAST", "RULES", "SPECIAL", "UPDATES", "Rule", "arrays", "contents", "conv", "host", "is_input_pipeline", "math", "nn", "random", "reductions"]

@@ -1,0 +1,1 @@
+"""Stateless random operations."""

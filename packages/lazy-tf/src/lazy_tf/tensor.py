@@ -1,0 +1,185 @@
+"""What a TensorFlow handle on the lazy device stands for, and the table from handles to it.
+
+Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally), `Foreign` (a CPU handle of
+something that the device cannot hold, such as a string or an iterator), and the handle table.  May import `capi` and the core.
+
+A number that came from Python, or was computed from shapes, stays on the host (`Tensor.host`) until an operation on the device needs it; then a scalar
+becomes a constant of the trace (`lazy_core.ir.const`) and anything larger a leaf.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from lazy_core import ir, values
+
+from . import capi
+
+
+SMALL = 64
+"""What has more elements than this is never kept on the host beside the device, nor computed there."""
+
+
+class Tensor:
+    """A tensor of numbers.
+
+    Attributes:
+        dtype: TensorFlow's enum.
+        dims: the dimensions.
+        value: a `lazy_core.values.Value`, a constant, or None while only the host knows it.
+        host: the contents where the host knows them, else None.
+        foldable: whether `host` came from the program text or from shapes, so that computing with it on the host is right.
+    """
+
+    __slots__ = ("_bits", "_static", "dims", "dtype", "foldable", "host", "value")
+
+    def __init__(self, dtype: int, dims: tuple[int, ...], value: Any, host: np.ndarray | None = None, foldable: bool = False) -> None:
+        self.dtype = dtype
+        self.dims = dims
+        self.value = value
+        self.host = host
+        self.foldable = foldable
+        self._static: Any = None
+        self._bits: Any = None
+
+    def operand(self) -> Any:
+        """What to hand to `values.record`: a Value or a constant."""
+        value = self.value
+        if value is None:
+            assert self.host is not None
+            value = ir.const(self.host[()], self.host.dtype) if self.host.ndim == 0 else values.from_host(self.host, copy=False)
+            self.value = value
+        return value
+
+    def numpy(self) -> np.ndarray:
+        """The contents on the host; a barrier if they are pending."""
+        host = self.host
+        if host is None:
+            host = values.to_host(self.value)
+            if self.value.shape.size <= SMALL:
+                self.host = host
+        return host
+
+    def static(self) -> Any:
+        """The contents as nested tuples (or one number) for a static attribute; a barrier if they are pending."""
+        found = self._static
+        if found is None:
+            found = self._static = _tuples(self.numpy().tolist())
+        return found
+
+    def bits(self) -> Any:
+        """A key of the contents, exact by bits, of a tensor that the host knows."""
+        found = self._bits
+        if found is None:
+            assert self.host is not None
+            found = self._bits = (self.dims, self.host.tobytes())
+        return found
+
+
+def _tuples(nested: Any) -> Any:
+    return tuple([_tuples(n) for n in nested]) if isinstance(nested, list) else nested
+
+
+def of_value(value: Any, dtype: int) -> Tensor:
+    """A tensor that is this value of the core."""
+    return Tensor(dtype, value.shape.dims, value)
+
+
+def of_host(array: np.ndarray, dtype: int, foldable: bool = True) -> Tensor:
+    """A tensor whose contents the host knows; nobody may write to the array again."""
+    return Tensor(dtype, array.shape, None, array, foldable)
+
+
+def device_tensor(array: np.ndarray, dtype: int) -> Tensor:
+    """A tensor on the device with these contents, which the host forgets."""
+    return of_value(values.from_host(array, copy=True), dtype)
+
+
+class Variable:
+    """A resource variable: a name for the tensor that it holds now, or None before the first assignment."""
+
+    __slots__ = ("current", "dtype", "name", "shape")
+
+    dims: tuple[int, ...] = ()
+
+    def __init__(self, dtype: int, shape: tuple[int, ...] | None, name: str) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.name = name
+        self.current: Tensor | None = None
+
+    def assign(self, tensor: Tensor) -> None:
+        """Rebind to a tensor; a host constant becomes a leaf, so that a counter is an input of the program and not a part of it."""
+        if tensor.value is None or tensor.value.__class__ is ir.Const:
+            tensor = of_value(values.from_host(tensor.numpy(), copy=True), tensor.dtype)
+        self.current = tensor
+
+
+class Foreign:
+    """A CPU handle; owned (and deleted with this object) unless it was only borrowed."""
+
+    __slots__ = ("dtype", "handle", "owned")
+
+    def __init__(self, handle: int, owned: bool) -> None:
+        self.handle = handle
+        self.owned = owned
+        self.dtype: int = capi.handle_dtype(handle)
+
+    def take(self) -> int:
+        """The handle, which the caller now owns."""
+        if self.owned:
+            self.owned = False
+            return self.handle
+        return capi.copy_handle(self.handle)
+
+    def __del__(self, _delete: Any = capi.delete_handle) -> None:
+        if self.owned:
+            self.owned = False
+            _delete(self.handle)
+
+
+Entry = Tensor | Variable | Foreign
+
+# The key of a handle is what TensorFlow calls its device pointer.  For a CPU handle that is a real address, so ours start
+# where no address of a user's process can lie.
+_FIRST_KEY = 1 << 63
+_next_key = itertools.count(_FIRST_KEY + 1).__next__
+TABLE: dict[int | None, Tensor | Variable] = {}
+
+
+@capi.immortal
+@capi.NUM_DIMS
+def _num_dims(key: int, _status: int) -> int:
+    return len(TABLE[key].dims)
+
+
+@capi.immortal
+@capi.DIM
+def _dim(key: int, index: int, _status: int) -> int:
+    return TABLE[key].dims[index]
+
+
+@capi.immortal
+@capi.DEALLOCATOR
+def _deallocate(key: int, _pop: Any = TABLE.pop) -> None:
+    _pop(key, None)  # bound early: globals may be gone when the process ends
+
+
+METHODS = capi.handle_methods(_num_dims, _dim, _deallocate)
+
+
+class HandleMaker:
+    """Makes TensorFlow handles for entries, on the device of this name."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device.encode()
+
+    def __call__(self, entry: Tensor | Variable, status: int) -> int:
+        """A handle that stands for this entry; the caller (TensorFlow) owns it."""
+        key = _next_key()
+        TABLE[key] = entry
+        dtype = capi.RESOURCE if entry.__class__ is Variable else entry.dtype
+        handle: int = capi.new_custom_handle(capi.eager_context(), self._device, dtype, key, METHODS, status)
+        return handle

@@ -1,0 +1,34 @@
+"""Shared set-up: quiet TensorFlow, Keras on TensorFlow, a report that starts at zero."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+from collections.abc import Iterator
+
+import lazy_core
+import pytest
+
+
+@pytest.fixture
+def lazy() -> Iterator[None]:
+    """Run the test inside the lazy device's scope, with a fresh report."""
+    import lazy_tf
+
+    lazy_core.barrier()
+    lazy_core.reset_report()
+    with lazy_tf.device():
+        yield
+
+
+@pytest.fixture
+def no_fallback(lazy: None) -> Iterator[None]:
+    """Like `lazy`; the test fails if anything fell back to the CPU."""
+    yield
+    from lazy_core import events
+
+    assert dict(events.fallback_names) == {}

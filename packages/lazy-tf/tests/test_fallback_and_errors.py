@@ -1,0 +1,116 @@
+"""What the device cannot record runs on the CPU and is named; what is wrong raises TensorFlow's own errors, and the trace lives on."""
+
+from __future__ import annotations
+
+import gc
+
+import lazy_core
+import lazy_tf
+import numpy as np
+import pytest
+import tensorflow as tf
+from lazy_core import events
+
+ROWS = np.arange(40, dtype="f").reshape(8, 5)
+
+
+def test_unknown_operations_fall_back_and_are_named(lazy):
+    x = tf.constant([1.0, -1.0, 2.0]) * 1
+    assert tf.where(x > 0).numpy().tolist() == [[0], [2]]
+    assert tf.boolean_mask(x, x > 0).numpy().tolist() == [1.0, 2.0]
+    assert tf.unique(tf.constant([1, 1, 2])).y.numpy().tolist() == [1, 2]
+    assert events.fallback_names["tf:Where"] == 2
+    named = [e for e in events.log if e.kind == "fallback" and "tf: Where" in e.cause]
+    assert named and __file__ in (named[0].site or "")
+
+
+def test_strings_stay_on_the_cpu(lazy):
+    assert tf.strings.join(["a", "b"]).numpy() == b"ab"
+    assert tf.strings.as_string(tf.constant([1.5])).numpy() == [b"1.5"]
+    assert events.fallback_names["tf:AsString"] == 1
+
+
+def test_fallbacks_can_be_forbidden(lazy):
+    x = tf.constant([1.0, -1.0]) * 2
+    with lazy_core.strict("fallback"), pytest.raises(tf.errors.InternalError, match="Where"):
+        tf.where(x > 0)
+    assert x.numpy().tolist() == [2.0, -2.0]
+
+
+def test_data_sets_feed_the_device_without_counting_as_fallback(lazy):
+    data = tf.data.Dataset.from_tensor_slices((ROWS, np.arange(8))).map(lambda a, b: (a * 2, b)).batch(4)
+    total = tf.constant(0.0)
+    for a, _ in data:
+        total += tf.reduce_sum(a)
+    assert float(total) == 2 * ROWS.sum()
+    assert not any("Dataset" in name or "Iterator" in name for name in events.fallback_names)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tf.matmul(x, x),
+        lambda x: x + tf.zeros([3, 3]),
+        lambda x: tf.reshape(x, [7, 7]),
+        lambda x: tf.concat([x, tf.zeros([2, 4])], 0),
+        lambda x: tf.transpose(x, [0, 0]),
+        lambda x: tf.nn.bias_add(x, tf.zeros([4])),
+        lambda x: tf.split(x, 3, axis=1),
+        lambda x: tf.reduce_sum(x, axis=5),
+        lambda x: tf.slice(x, [0, 4], [1, 9]),
+        lambda x: tf.squeeze(x, 0),
+        lambda x: tf.nn.conv2d(x, x, 1, "SAME"),
+        lambda x: tf.linalg.inv(x),
+        lambda x: x[9],
+    ],
+)
+def test_bad_shapes_raise_as_plain_tensorflow_does(lazy, call):
+    def outcome():
+        x = tf.constant(ROWS) * 1
+        with pytest.raises(Exception) as caught:
+            call(x)
+        return caught.value, x
+
+    mine, x = outcome()
+    with tf.device("CPU:0"):
+        plain, _ = outcome()
+    assert type(mine) is type(plain)
+    assert str(mine)[:60] == str(plain)[:60]
+    np.testing.assert_array_equal(x.numpy(), ROWS)
+
+
+def test_host_known_indices_out_of_range_raise(lazy):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[1\] = 9 is not in \[0, 8\)"):
+        tf.gather(tf.constant(ROWS) * 1, [0, 9])
+
+
+def test_unsupported_dtype_cannot_be_copied_to_the_device(lazy):
+    with tf.device("CPU:0"):
+        text = tf.constant("abc")
+    assert tf.identity(text).numpy() == b"abc"
+
+
+def test_reading_an_unassigned_variable_raises(lazy):
+    v = tf.Variable([1.0, 2.0])
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        v.assign_add([1.0, 2.0, 3.0])
+    assert v.numpy().tolist() == [1.0, 2.0]
+
+
+def test_handles_are_freed(lazy):
+    from lazy_tf.tensor import TABLE
+
+    gc.collect()
+    before = len(TABLE)
+    kept = [tf.constant(ROWS) * i for i in range(20)]
+    assert len(TABLE) >= before + 20
+    del kept
+    gc.collect()
+    assert len(TABLE) <= before + 4
+
+
+def test_from_lazy_refuses_other_devices(lazy):
+    with tf.device("CPU:0"):
+        x = tf.constant(1.0)
+    with pytest.raises(lazy_core.LazyError, match="not lazy"):
+        lazy_tf.from_lazy(x)
