@@ -10,7 +10,6 @@ Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarr
 from __future__ import annotations
 
 import collections
-import dataclasses
 import weakref
 from typing import Any
 
@@ -92,6 +91,9 @@ def _run(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause:
 
 def _executable_now(plan: Plan, sources: list[trace.Source], cause: str) -> backend.Executable | None:
     """The plan's program, or its variant without donation if somebody holds a buffer that it would take."""
+    plan.runs += 1
+    if plan.runs == 2 and plan.graph is not None:  # the first time, buffers are often held by what made them
+        _choose_program(plan, _Available(sources), f"{cause}, with buffers that are free to be reused by now")
     if plan.donated:
         free = [source.donatable() for source in sources]
         if not all(free[s][slot] for s, slot in plan.donated):
@@ -129,23 +131,31 @@ def _make_plan(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], 
     larger = _returns_more(graph, available)
     if larger is not None:
         events.count("cache_hits")
-        position = {expr: k for k, expr in enumerate(larger.roots)}
-        moved = [tuple([position[roots[o]] if o.__class__ is int else o for o in row]) for row in places]
-        return dataclasses.replace(larger, outputs=tuple(moved))
-    graph = _with_former_outputs(graph, available)
-    arguments = tuple([(leaf.source, leaf.slot) for leaf in graph.leaves])
-    donatable = [k for k, (s, slot) in enumerate(arguments) if (s, slot) not in kept and available.free(s, slot)]
-    executable, donated = programs.find(graph, donatable, cause)
-    return Plan(
-        executable,
-        arguments,
+        graph = larger
+        position = {expr: k for k, expr in enumerate(graph.outputs)}
+        places = [tuple([position[roots[o]] if o.__class__ is int else o for o in row]) for row in places]
+    else:
+        graph = _with_former_outputs(graph, available)
+    plan = Plan(
+        None,
+        tuple([(leaf.source, leaf.slot) for leaf in graph.leaves]),
         tuple([(k, tuple([(s.source, s.slot) for s in group])) for k, group in enumerate(graph.scalars) if group]),
         tuple(places),
         graph.outputs,
         len(graph.nodes),
         graph,
-        tuple([arguments[k] for k in donated]),
+        frozenset(kept),
     )
+    _choose_program(plan, available, cause)
+    return plan
+
+
+def _choose_program(plan: Plan, available: _Available, cause: str) -> None:
+    """Find the plan's program, donating whatever is free now."""
+    assert plan.graph is not None
+    free = [k for k, (s, slot) in enumerate(plan.arguments) if (s, slot) not in plan.kept and available.free(s, slot)]
+    plan.executable, donated = programs.find(plan.graph, free, cause)
+    plan.donated = tuple([plan.arguments[k] for k in donated])
 
 
 # A program that computes this many times the operations needed is not run for the sake of avoiding a compile.
@@ -177,8 +187,8 @@ class _Available:
         )
 
 
-def _returns_more(graph: lowering.Graph, available: _Available) -> Plan | None:
-    """A plan of the same trace that returns everything wanted and more: spurious live values must not cost a compile."""
+def _returns_more(graph: lowering.Graph, available: _Available) -> lowering.Graph | None:
+    """The graph of a plan of the same trace that returns everything wanted and more: spurious live values must not cost a compile."""
     wanted = set(graph.outputs)
     candidates = min([cache.by_root.get(root) or [] for root in graph.outputs], key=len)
     for plan in reversed(candidates):
@@ -188,7 +198,7 @@ def _returns_more(graph: lowering.Graph, available: _Available) -> Plan | None:
             and plan.operations <= _MOST_WASTE * len(graph.nodes)
             and available.has(plan.graph)
         ):
-            return plan
+            return plan.graph
     return None
 
 

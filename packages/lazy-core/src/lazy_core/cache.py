@@ -65,8 +65,10 @@ class Plan:
         roots: the expression that each of the program's outputs is.
         operations: how many operations the program has.
         graph: what the program computes.
+        kept: (source, slot) of leaves that are live values themselves.
         donated: (source, slot) of the arguments whose memory the program takes; it may run only while nobody else holds them.
         undonated: a variant without donation, once one was needed.
+        runs: how often it ran.
     """
 
     executable: Executable | None
@@ -76,8 +78,10 @@ class Plan:
     roots: tuple[Expr, ...]
     operations: int
     graph: Graph | None = None
+    kept: frozenset[tuple[int, int]] = frozenset()
     donated: tuple[tuple[int, int], ...] = ()
     undonated: Executable | None = None
+    runs: int = 0
 
     def __post_init__(self) -> None:
         self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)
