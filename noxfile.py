@@ -135,7 +135,7 @@ def lint(session: nox.Session) -> None:
     """Style, layering and types: ruff, import-linter, the repository's own rules, mypy."""
     _run_in(session, "checks", "ruff", "check", ".")
     _run_in(session, "checks", "ruff", "format", "--check", ".")
-    _run_in(session, "checks", "lint-imports")
+    _run_in(session, "checks", "lint-imports", "--no-cache")
     _run_in(session, "checks", "python", "tools/check_backend.py")
     _mypy(session)
 

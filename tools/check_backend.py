@@ -21,7 +21,6 @@ FORBIDDEN = frozenset(
         "device_put",
         "devices",
         "distributed",
-        "enable_x64",
         "jit",
         "local_devices",
         "make_mesh",
