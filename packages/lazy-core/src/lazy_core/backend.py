@@ -6,15 +6,17 @@ and transfers, so that the process-wide JAX configuration is left to its owner. 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import ml_dtypes
 import numpy as np
+from jax._src import xla_bridge
 from jaxlib import xla_client
 
-from .errors import DtypeError
+from .errors import DeviceError, DtypeError
 from .shape import Shape
 
 _EXTENSION_DTYPES = frozenset({np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
@@ -26,6 +28,36 @@ def supports(dtype: Any) -> bool:
     """Whether the device has this dtype: bool, integers, floats of 16 to 64 bits, bfloat16, float8, complex."""
     dtype = np.dtype(dtype)
     return (dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8) and dtype.isnative) or dtype in _EXTENSION_DTYPES
+
+
+_forked = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = device_started()
+
+
+def device_started() -> bool:
+    """Whether the process has started XLA's client, whose threads do not survive a fork."""
+    return bool(xla_bridge.backends_are_initialized())
+
+
+def check_process() -> None:
+    """Refuse to use a device whose threads were lost in a fork.
+
+    Raises:
+        DeviceError: this process was forked from one that had used the device.
+    """
+    if _forked:
+        raise DeviceError(
+            "the lazy device cannot be used in a process forked from one that has used it; "
+            "start workers with multiprocessing's 'spawn' method, or use the device in the parent only"
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def device_name() -> str:
@@ -56,6 +88,7 @@ def from_host(array: np.ndarray, copy: bool = True) -> Any:
             f"dtype {array.dtype} of an array of shape {array.shape} does not exist on the device; "
             "it has bool, integers, floating point of 16 to 64 bits, bfloat16 and complex"
         )
+    check_process()
     with x64(True):
         # The device may alias an aligned host buffer, so a buffer that somebody may still write to is copied first.
         return jax.device_put(np.array(array, order="C", copy=True) if copy else array)

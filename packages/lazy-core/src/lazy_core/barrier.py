@@ -10,13 +10,15 @@ Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarr
 from __future__ import annotations
 
 import collections
+import time
 import weakref
 from typing import Any
 
 import numpy as np
 
-from . import backend, events, lowering, programs, trace
+from . import backend, causes, events, lowering, programs, trace
 from .cache import Plan, cache
+from .config import config
 from .errors import ExecutionError, LazyError
 from .ir import Expr, Leaf
 from .shape import Shape
@@ -24,7 +26,7 @@ from .shape import Shape
 _trace = trace.current()
 # A small output of each of the latest programs, to wait for: all outputs of a program become ready together.  Held weakly: a buffer that
 # nobody else holds may be donated.
-_latest: collections.deque[weakref.ref[Any]] = collections.deque(maxlen=32)
+_latest: collections.deque[tuple[weakref.ref[Any], Plan]] = collections.deque(maxlen=32)
 
 
 def barrier(wait: bool = False) -> None:
@@ -37,12 +39,26 @@ def barrier(wait: bool = False) -> None:
     flush("barrier()")
     if wait:
         with _trace.lock:
-            backend.wait([array for ref in _latest if (array := ref()) is not None])
+            backend.wait([array for ref, _ in _latest if (array := ref()) is not None])
+
+
+def failed_programs() -> list[str]:
+    """The lines that recorded the last operation of each recent program whose execution failed, newest first."""
+    lines = []
+    for ref, plan in reversed(_latest):
+        array = ref()
+        try:
+            if array is not None:
+                backend.wait([array])
+        except Exception:  # whatever the device raises: the caller reports its own failure and wants the origin
+            lines.append(f"{plan.operations} operations, the last recorded at {plan.site or 'an unknown line'}")
+    return lines
 
 
 def flush(cause: str, host_read: bool = False) -> None:
     """Run the pending trace for a reason (see `barrier`)."""
     _trace.check_barrier_allowed()
+    backend.check_process()
     with _trace.lock:
         sources = list(_trace.sources)
         begun = []
@@ -51,9 +67,9 @@ def flush(cause: str, host_read: bool = False) -> None:
             for source in sources:
                 begun.append(source)
                 live.append(tuple(source.live()))
-            if host_read and any(live):
+            if host_read and "host_read" in config.strict and any(live):
                 events.host_read(cause)
-            results = _run(tuple(live), sources, cause) if any(live) else [()] * len(sources)
+            results = _run(tuple(live), sources, cause, host_read) if any(live) else [()] * len(sources)
         except BaseException:
             for source in begun:
                 source.abort()
@@ -64,11 +80,14 @@ def flush(cause: str, host_read: bool = False) -> None:
         _trace.rotate_if_full()
 
 
-def _run(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause: str) -> list[list[Any]]:
+def _run(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause: str, host_read: bool) -> list[list[Any]]:
+    begin = time.perf_counter()
     plan = cache.plans.get(live)
     if plan is None:
         plan = _make_plan(live, sources, cause)
         cache.add_plan(live, plan)
+        plan.site = causes.site(plan.graph) if plan.graph is not None else None
+        plan.read_site = events.user_site() if host_read else None
     else:
         events.count("cache_hits")
     events.count("barriers")
@@ -85,7 +104,10 @@ def _run(live: tuple[tuple[Expr, ...], ...], sources: list[trace.Source], cause:
             outputs = executable(arguments, packed)
         except Exception as error:
             raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
-        _latest.append(weakref.ref(outputs[plan.smallest]))
+        _latest.append((weakref.ref(outputs[plan.smallest]), plan))
+    if host_read:
+        events.host_read_at(cause, plan.read_site)
+    events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
     return [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
 
 

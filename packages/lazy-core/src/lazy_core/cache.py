@@ -69,6 +69,8 @@ class Plan:
         donated: (source, slot) of the arguments whose memory the program takes; it may run only while nobody else holds them.
         undonated: a variant without donation, once one was needed.
         runs: how often it ran.
+        site: the user's line that recorded its last operation.
+        read_site: the line whose host read first needed it.
     """
 
     executable: Executable | None
@@ -82,6 +84,8 @@ class Plan:
     donated: tuple[tuple[int, int], ...] = ()
     undonated: Executable | None = None
     runs: int = 0
+    site: str | None = None
+    read_site: str | None = None
 
     def __post_init__(self) -> None:
         self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)

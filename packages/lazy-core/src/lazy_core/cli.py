@@ -4,6 +4,8 @@ Owns: argument parsing and what is printed.  Imports frontends only through thei
 
     lazy doctor                                  versions, devices, installed frontends, what is missing
     lazy run [--frontend numpy] script.py ...    run a script with a frontend enabled and print the report
+    lazy report FILE [--html PAGE]               show a report that a program wrote (LAZY_REPORT=FILE python program.py)
+    lazy graph FILE [NUMBER]                     show a compiled graph of such a report, as text, StableHLO or Graphviz
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import json
 import sys
 from collections.abc import Sequence
 
-from . import __version__, backend, frontend
+from . import __version__, backend, dump, frontend
 from .errors import LazyError
-from .report import report
+from .report import Report, report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +32,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--json", metavar="FILE", help="also write the report to this file as JSON")
     run.add_argument("script", help="the script to run")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    shown = commands.add_parser("report", help="show a report that a program wrote: LAZY_REPORT=FILE python program.py")
+    shown.add_argument("file", help="the JSON report")
+    shown.add_argument("--html", metavar="PAGE", help="write it as one self-contained HTML page instead")
+    drawn = commands.add_parser("graph", help="show a compiled graph of a report")
+    drawn.add_argument("file", help="the JSON report")
+    drawn.add_argument("number", type=int, nargs="?", help="which graph (default: the latest)")
+    drawn.add_argument("--format", choices=("text", "stablehlo", "dot"), default="text")
     args = parser.parse_args(argv)
-    return _doctor(args.json) if args.command == "doctor" else _run(args)
+    if args.command == "doctor":
+        return _doctor(args.json)
+    if args.command == "run":
+        return _run(args)
+    try:
+        with open(args.file, encoding="utf-8") as file:
+            read = Report.from_json(file.read())
+        return _report(read, args.html) if args.command == "report" else _graph(read, args.number, args.format)
+    except (OSError, ValueError) as error:
+        print(f"lazy: {args.file}: {error}", file=sys.stderr)
+        return 2
+
+
+def _report(read: Report, page: str | None) -> int:
+    if page is None:
+        print(read)
+    else:
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(read.to_html())
+    return 0
+
+
+def _graph(read: Report, number: int | None, form: str) -> int:
+    if not read.graphs:
+        raise ValueError("the report holds no compiled graph")
+    chosen = max(read.graphs) if number is None else number
+    if chosen not in read.graphs:
+        raise ValueError(f"there is no graph {chosen}; there are {', '.join(map(str, read.graphs))}")
+    text, stablehlo = read.graphs[chosen]
+    print(stablehlo if form == "stablehlo" else dump.dot(text) if form == "dot" else text)
+    return 0
 
 
 def _doctor(as_json: bool) -> int:

@@ -5,6 +5,7 @@ Owns: `graph` (the pending graph of a value as text) and `explain` (what is know
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .ir import Expr, Node, post_order
@@ -52,6 +53,23 @@ def graph_text(outputs: tuple[Expr, ...]) -> str:
             lines.append(f"%{number[id(item)]} = {item.shape} {item._describe()}")
     lines.append("return " + ", ".join(_name(number, e) for e in outputs))
     return "\n".join(lines)
+
+
+_LINE = re.compile(r"^%(\d+) = (.*?)(?:    # (.*))?$")
+
+
+def dot(text: str) -> str:
+    """A graph's text (see `graph_text`) in Graphviz's language."""
+    lines = ["digraph lazy {", "  rankdir=TB; node [shape=box, fontname=monospace, fontsize=10];"]
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        number, body, site = found.groups()
+        label = body.replace("\\", "\\\\").replace('"', '\\"') + (f"\\n{site}" if site else "")
+        lines.append(f'  n{number} [label="{label}"];')
+        lines += [f"  n{operand} -> n{number};" for operand in dict.fromkeys(re.findall(r"%(\d+)", body))]
+    return "\n".join([*lines, "}"])
 
 
 def _name(number: dict[int, int], expr: Expr) -> str:

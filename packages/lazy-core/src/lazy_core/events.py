@@ -6,13 +6,13 @@ Owns: counters, the bounded event log, finding the user's line, and turning forb
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import sys
 import sysconfig
 import threading
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .config import config
 from .errors import StrictError
@@ -35,18 +35,18 @@ counters: dict[str, float] = dict.fromkeys(COUNTERS, 0)
 fallback_names: collections.Counter[str] = collections.Counter()
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
-        kind: compile, fallback, host_read or barrier.
+        kind: compile, load, execute, fallback, host_read or cache.
         cause: why, in the user's terms.
         site: the user's `file:line`, or None.
         operations: how many operations were concerned.
-        seconds: how long it took.
+        seconds: how long it took; for an execution, how long handing it to the device took.
         bytes: how many bytes moved, where that is known.
-        when: seconds since the epoch of `time.time`.
+        when: seconds since the epoch of `time.time`, at its end.
+        graph: for a compile, the number of its graph in `graphs`.
     """
 
     kind: str
@@ -56,10 +56,26 @@ class Event:
     seconds: float = 0.0
     bytes: int = 0
     when: float = 0.0
+    graph: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The event as plain data."""
-        return asdict(self)
+        return self._asdict()
+
+
+# The texts of the latest graphs that were compiled, by number: (graph, StableHLO).
+graphs: collections.OrderedDict[int, tuple[str, str]] = collections.OrderedDict()
+_MOST_GRAPHS = 50
+_graph_numbers = itertools.count()
+
+
+def keep_graph(text: str, stablehlo: str) -> int:
+    """Remember the text of a compiled graph for the report; returns its number."""
+    number = next(_graph_numbers)
+    graphs[number] = (text, stablehlo)
+    while len(graphs) > _MOST_GRAPHS:
+        graphs.popitem(last=False)
+    return number
 
 
 log: collections.deque[Event] = collections.deque(maxlen=config.max_events)
@@ -117,7 +133,7 @@ def emit(kind: str, cause: str, site: str | None = None, **facts: Any) -> None:
 def amend_last(**facts: Any) -> None:
     """Add facts to the latest event, such as how long it took."""
     if log:
-        log.append(replace(log.pop(), **facts))
+        log.append(log.pop()._replace(**facts))
 
 
 def _resize_log() -> None:
@@ -151,6 +167,16 @@ def host_read(what: str, nbytes: int = 0) -> None:
     emit("host_read", what, bytes=nbytes)
 
 
+def host_read_at(what: str, site: str | None) -> None:
+    """Note a host read whose line is known already: the steady state pays for no search."""
+    log.append(Event("host_read", what, site, 0, 0.0, 0, time.time()))
+
+
+def executed(cause: str, site: str | None, operations: int, seconds: float) -> None:
+    """Note that a program was handed to the device; called at every barrier, so it looks for no line itself."""
+    log.append(Event("execute", cause, site, operations, seconds, 0, time.time()))
+
+
 def reset() -> None:
     """Forget all events and set every counter to zero."""
     with _lock:
@@ -158,3 +184,4 @@ def reset() -> None:
             counters[name] = 0
         fallback_names.clear()
         log.clear()
+        graphs.clear()

@@ -66,6 +66,6 @@ def load(name: str) -> Frontend:
         raise LazyError(f"no frontend named {name!r} is installed; there are {', '.join(names()) or 'none'}")
     try:
         frontend: Frontend = points[0].load()
-    except ImportError as error:
+    except Exception as error:  # a frontend's import may fail in any way, and the others must go on
         raise LazyError(f"frontend {name!r} is installed but cannot be imported: {error}") from error
     return frontend

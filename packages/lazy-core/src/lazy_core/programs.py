@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from . import backend, causes, events, lowering
+from . import backend, causes, dump, events, lowering, progress
 from .cache import cache
 from .disk import disk
 from .errors import ExecutionError, LazyError
@@ -109,12 +109,14 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
 def _compile(
     graph: lowering.Graph, program: backend.Program, cause: str, begin: float
 ) -> tuple[backend.Executable, bytes | None]:
-    events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=causes.site(graph), operations=len(graph.nodes))
-    executable = program.compile()
+    place = causes.site(graph)
+    events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=place, operations=len(graph.nodes))
+    with progress.line(f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"):
+        executable = program.compile()
     seconds = time.perf_counter() - begin
     events.count("compiles")
     events.count("compile_seconds", seconds)
-    events.amend_last(seconds=seconds)
+    events.amend_last(seconds=seconds, when=time.time(), graph=events.keep_graph(dump.graph_text(graph.outputs), program.text))
     payload = executable.serialise() if disk.folder() is not None else None
     if payload is not None:
         disk.put("program", program.text, payload)

@@ -5,7 +5,9 @@ Owns: `Report`, `report()` and `reset_report()`.  May import `events`, `trace`.
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +23,13 @@ class Report:
             compile_seconds.
         events: the latest events, oldest first; each has a cause and the user's line.
         fallbacks: how often each operation fell back, by "frontend:operation".
+        graphs: the latest compiled graphs by number: (operations with the user's lines, StableHLO).
     """
 
     counters: dict[str, float]
     events: tuple[events.Event, ...]
     fallbacks: dict[str, int]
+    graphs: dict[int, tuple[str, str]]
 
     def to_json(self) -> str:
         """The report as JSON text."""
@@ -34,8 +38,33 @@ class Report:
                 "counters": self.counters,
                 "fallbacks": self.fallbacks,
                 "events": [event.as_dict() for event in self.events],
+                "graphs": {str(k): {"graph": g, "stablehlo": h} for k, (g, h) in self.graphs.items()},
             }
         )
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """The report that `to_json` wrote.
+
+        Raises:
+            ValueError: the text is not such a report.
+        """
+        try:
+            data = json.loads(text)
+            return cls(
+                data["counters"],
+                tuple([events.Event(**e) for e in data["events"]]),
+                data["fallbacks"],
+                {int(k): (v["graph"], v["stablehlo"]) for k, v in data["graphs"].items()},
+            )
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise ValueError(f"this is not a report written by lazy_core: {error!r}") from error
+
+    def to_html(self) -> str:
+        """The report as one self-contained HTML page: counters, timeline, causes, graphs."""
+        from .page import render
+
+        return render(self)
 
     def __str__(self) -> str:
         lines = ["lazy report", "  counters"]
@@ -45,8 +74,9 @@ class Report:
             lines.append("  fallbacks (operations that ran outside the lazy system)")
             lines += [f"    {count:>6} x {name}" for name, count in sorted(self.fallbacks.items(), key=lambda p: -p[1])]
         if self.events:
-            lines.append(f"  events (the last {min(len(self.events), 20)} of {len(self.events)})")
-            for event in self.events[-20:]:
+            shown = [e for e in self.events if e.kind != "execute"][-20:]
+            lines.append(f"  events (the last {len(shown)}; {len(self.events)} are kept, executions included)")
+            for event in shown:
                 size = f" [{event.operations} operations, {event.seconds:.3f} s]" if event.kind == "compile" else ""
                 lines.append(f"    {event.kind:<10} {event.cause}{size}  at {event.site or 'an unknown line'}")
         return "\n".join(lines)
@@ -67,7 +97,19 @@ def report() -> Report:
         {k: (v if k == "compile_seconds" else int(v)) for k, v in counters.items()},
         tuple(events.log),
         dict(events.fallback_names),
+        dict(events.graphs),
     )
+
+
+def write(path: str) -> None:
+    """Write the report to a file: an HTML page if its name ends in .html, else JSON."""
+    current = report()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(current.to_html() if path.endswith((".html", ".htm")) else current.to_json())
+
+
+if os.environ.get("LAZY_REPORT"):
+    atexit.register(write, os.environ["LAZY_REPORT"])
 
 
 def reset_report() -> None:

@@ -8,6 +8,7 @@ May import `ir`, `shape`, `errors`, `events`, `config`, `ops.registry`.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Hashable, Iterator
 from typing import Any, Protocol
@@ -215,6 +216,15 @@ class Trace:
 
 
 _current = Trace()
+
+
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have held the lock: in the child nobody does."""
+    _current.lock._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def current() -> Trace:

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import backend, barrier, events, trace
 from .cutting import Cutter
-from .errors import LazyError
+from .errors import ExecutionError, LazyError
 from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
 from .ops import registry
 from .shape import Shape
@@ -267,7 +267,11 @@ def to_host(value: Value) -> np.ndarray:
             if value.array is None:
                 barrier.flush("a host read", host_read=True)
     events.count("transfers")
-    return backend.to_host(value.array)
+    try:
+        return backend.to_host(value.array)
+    except Exception as error:
+        origin = "; ".join(barrier.failed_programs()) or "a program that is no longer among the latest"
+        raise ExecutionError(f"computing a value of shape {value.shape} failed: {error}; it comes from {origin}") from error
 
 
 def _record_call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

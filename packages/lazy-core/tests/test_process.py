@@ -1,0 +1,196 @@
+"""Forks, interrupts, exits and threads: no deadlock, no crash, nothing wrong afterwards."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import lazy_core
+from lazy_core import backend, ops, programs, values
+from lazy_core.cache import cache
+
+PREAMBLE = """
+import os, sys, threading
+import numpy as np
+import lazy_core
+from lazy_core import ops, values
+from lazy_core.errors import DeviceError
+x = values.from_host(np.arange(3.0))
+"""
+
+
+def run(body, **env):
+    """Run a program in a process of its own and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::RuntimeWarning", "-W", "ignore::DeprecationWarning", "-c", PREAMBLE + textwrap.dedent(body)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "LAZY_CACHE_DIR": "off", **env},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_forked_child_gets_a_clear_error_and_the_parent_goes_on():
+    """As torch does for CUDA: threads of the device do not survive a fork."""
+    out = run(
+        """
+        y = ops.add(x, x)
+        child = os.fork()
+        if child == 0:
+            try:
+                values.to_host(y)
+            except DeviceError as error:
+                print("child:", "spawn" in str(error), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print("parent:", values.to_host(y).tolist())
+        """
+    )
+    assert out.splitlines() == ["child: True", "parent: [0.0, 2.0, 4.0]"]
+
+
+def test_fork_before_the_device_was_used_is_a_clean_start():
+    """A child of a parent that only imported the package computes."""
+    program = "import os, numpy as np, lazy_core\nfrom lazy_core import ops, values\nchild = os.fork()\n" + textwrap.dedent(
+        """
+        if child == 0:
+            y = values.from_host(np.arange(3.0))
+            print(values.to_host(ops.add(y, y)).tolist(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        """
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[0.0, 2.0, 4.0]"
+
+
+def test_fork_while_another_thread_holds_the_lock_does_not_deadlock():
+    """The child's lock is free."""
+    out = run(
+        """
+        import time
+        trace = lazy_core.trace.current()
+        def hold():
+            with trace.lock:
+                time.sleep(1)
+        t = threading.Thread(target=hold)
+        t.start()
+        time.sleep(0.2)
+        child = os.fork()
+        if child == 0:
+            with trace.lock:
+                print("free", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        t.join()
+        """
+    )
+    assert out.strip() == "free"
+
+
+def test_exit_with_pending_work_is_silent():
+    """What nobody read is dropped."""
+    assert run("y = ops.add(x, x)\nsys.keep = y") == ""
+
+
+def test_interrupt_during_a_compile_leaves_everything_pending(monkeypatch):
+    """Ctrl-C while XLA compiles: the next barrier starts over."""
+    lazy_core.barrier()
+    cache.clear()
+    y = ops.sin(values.from_host(np.zeros(3)))
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend.Program, "compile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        values.to_host(y)
+    monkeypatch.undo()
+    assert y.pending
+    assert values.to_host(y).tolist() == [0, 0, 0]
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    """Nothing is printed where stderr is no terminal."""
+    with programs.progress.line("working"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(programs.progress, "SECONDS_BEFORE_SHOWING", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    import time
+
+    with programs.progress.line("working"):
+        time.sleep(0.2)
+    shown = capsys.readouterr().err
+    assert "working" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_report_is_written_at_exit(tmp_path):
+    """LAZY_REPORT names a file; .html makes a page."""
+    for name in ("report.json", "report.html"):
+        run("values.to_host(ops.add(x, x))", LAZY_REPORT=str(tmp_path / name))
+    assert lazy_core.report.__globals__["Report"].from_json((tmp_path / "report.json").read_text()).counters["compiles"] == 1
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "first program of 1 operations" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_command_shows_reports_and_graphs(tmp_path, capsys):
+    """`lazy report`, `lazy graph`: text, StableHLO, Graphviz; errors have exit status 2."""
+    from lazy_core.cli import main
+
+    run("values.to_host(ops.add(x, x))", LAZY_REPORT=str(tmp_path / "r.json"))
+    path = str(tmp_path / "r.json")
+    assert main(["report", path]) == 0
+    assert "compiles         1" in capsys.readouterr().out
+    assert main(["graph", path]) == 0
+    assert "add(%0, %0)" in capsys.readouterr().out
+    assert main(["graph", path, "--format", "stablehlo"]) == 0
+    assert "stablehlo.add" in capsys.readouterr().out
+    assert main(["graph", path, "--format", "dot"]) == 0
+    assert "n0 -> n1;" in capsys.readouterr().out
+    assert main(["graph", path, "99"]) == 2
+    assert "no graph 99" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "missing.json")]) == 2
+    (tmp_path / "bad.json").write_text("{}")
+    assert main(["report", str(tmp_path / "bad.json")]) == 2
+    assert "not a report" in capsys.readouterr().err
+    assert main(["report", path, "--html", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").exists()
+
+
+def test_doctor_names_versions(capsys):
+    """`lazy doctor` prints what an issue report needs."""
+    from lazy_core.cli import main
+
+    main(["doctor", "--json"])
+    import json
+
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["jax"]
+    assert facts["platform"] == "cpu"
+
+
+def test_failing_execution_surfaces_at_the_read_with_the_recording_line():
+    """An error of the device names the program's line; unaffected values keep working."""
+    import jax
+
+    from lazy_core.errors import ExecutionError
+    from lazy_core.ops.registry import Op
+
+    def explode(x):
+        raise ValueError("out of luck")
+
+    op = Op.unregistered("test_explodes", lambda v: jax.pure_callback(explode, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+    fine = ops.add(values.from_host(np.ones(3)), values.from_host(np.ones(3)))
+    lazy_core.barrier()
+    broken = values.record(op, (values.from_host(np.ones(3)),))
+    with pytest.raises(ExecutionError, match=r"(?s)out of luck.*"):
+        values.to_host(broken)
+    del broken
+    assert values.to_host(fine).tolist() == [2, 2, 2]
+    assert values.to_host(ops.add(fine, fine)).tolist() == [4, 4, 4]
