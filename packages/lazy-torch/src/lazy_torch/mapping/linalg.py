@@ -1,0 +1,363 @@
+"""Matrix products and factorisations.
+
+Owns: mm and its relatives, outer products, cdist, and `linalg_*`.  Products of half floats are accumulated by XLA; products of integers and bools are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from lazy_core import ops
+from lazy_core.errors import UnsupportedError
+from lazy_core.ir import Expr
+
+from . import aten
+from .promotion import (
+    BOOL,
+    I32,
+    DType,
+    Scalar,
+    broadcast_dims,
+    cast,
+    expand,
+    filled,
+    is_complex,
+    is_float,
+    is_half,
+    is_static,
+    math_dtype,
+    num,
+    operand,
+    reshape,
+)
+
+
+def product(x: Expr, y: Expr, out: DType | None = None) -> Expr:
+    """A matrix product with batch dims; half floats are accumulated in f32."""
+    kind = x.shape.dtype
+    if y.shape.dtype != kind:
+        raise RuntimeError(f"expected both matrices to have the same dtype, but got {x.shape} and {y.shape}")
+    if x.shape.dims[-1] == 0:
+        dims = (*broadcast_dims(x.shape.dims[:-2], y.shape.dims[:-2]), x.shape.dims[-2], y.shape.dims[-1])
+        return filled(0, dims, out or kind)
+    if kind == BOOL:
+        raise RuntimeError("matrix products are not defined for bool tensors; convert them to an integer or float type")
+    wide = math_dtype(kind)
+    return cast(ops.matmul(cast(x, wide), cast(y, wide)), out or kind)
+
+
+def _check(name: str, x: Expr, y: Expr, ndim: int) -> None:
+    if x.shape.ndim != ndim or y.shape.ndim != ndim:
+        raise RuntimeError(f"{name}: expected {ndim}-D operands, but got {x.shape} and {y.shape}")
+    if x.shape.dims[-1] != y.shape.dims[-2] or x.shape.dims[:-2] != y.shape.dims[:-2]:
+        raise RuntimeError(f"{name}: shapes {x.shape} and {y.shape} cannot be multiplied: {x.shape.dims[-1]} columns against {y.shape.dims[-2]} rows")
+
+
+@aten("mm")
+def mm(self: Expr, mat2: Expr) -> Expr:
+    _check("mm", self, mat2, 2)
+    return product(self, mat2)
+
+
+@aten("mm.dtype")
+def mm_dtype(self: Expr, mat2: Expr, out_dtype: DType) -> Expr:
+    _check("mm", self, mat2, 2)
+    return product(self, mat2, out_dtype)
+
+
+@aten("bmm")
+def bmm(self: Expr, mat2: Expr) -> Expr:
+    _check("bmm", self, mat2, 3)
+    return product(self, mat2)
+
+
+@aten("bmm.dtype")
+def bmm_dtype(self: Expr, mat2: Expr, out_dtype: DType) -> Expr:
+    _check("bmm", self, mat2, 3)
+    return product(self, mat2, out_dtype)
+
+
+@aten("_int_mm")
+def int_mm(self: Expr, mat2: Expr) -> Expr:
+    return product(cast(self, I32), cast(mat2, I32))
+
+
+def _affine(base: Expr, body: Expr, beta: Scalar, alpha: Scalar, kind: DType) -> Expr:
+    """beta * base + alpha * body in the dtype of body; beta 0 ignores nan in base."""
+    wide = body.shape.dtype
+    scaled = body if is_static(alpha) and alpha == 1 else ops.mul(body, operand(alpha, wide))
+    if is_static(beta) and beta == 0:
+        return cast(scaled, kind)
+    left = cast(base, wide)
+    if not (is_static(beta) and beta == 1):
+        left = ops.mul(left, operand(beta, wide))
+    return expand(cast(ops.add(left, scaled), kind), body.shape.dims)
+
+
+def _same(name: str, base: Expr, x: Expr) -> None:
+    if base.shape.dtype != x.shape.dtype:
+        raise RuntimeError(f"{name}: expected operands of one dtype, but got {base.shape} and {x.shape}")
+
+
+@aten("addmm")
+def addmm(self: Expr, mat1: Expr, mat2: Expr, *, beta: Scalar = 1, alpha: Scalar = 1) -> Expr:
+    _check("addmm", mat1, mat2, 2)
+    _same("addmm", self, mat1)
+    return _affine(self, product(mat1, mat2, math_dtype(mat1.shape.dtype)), beta, alpha, self.shape.dtype)
+
+
+@aten("_addmm_activation")
+def addmm_activation(self: Expr, mat1: Expr, mat2: Expr, *, beta: Scalar = 1, alpha: Scalar = 1, use_gelu: bool = False) -> Expr:
+    x = addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    return ops.gelu(x, approximate=False) if use_gelu else ops.relu(x)
+
+
+@aten("baddbmm")
+def baddbmm(self: Expr, batch1: Expr, batch2: Expr, *, beta: Scalar = 1, alpha: Scalar = 1) -> Expr:
+    _check("baddbmm", batch1, batch2, 3)
+    _same("baddbmm", self, batch1)
+    return _affine(self, product(batch1, batch2, math_dtype(batch1.shape.dtype)), beta, alpha, self.shape.dtype)
+
+
+@aten("addbmm")
+def addbmm(self: Expr, batch1: Expr, batch2: Expr, *, beta: Scalar = 1, alpha: Scalar = 1) -> Expr:
+    _check("addbmm", batch1, batch2, 3)
+    body = ops.sum(product(batch1, batch2, math_dtype(batch1.shape.dtype)), axes=(0,), keepdims=False)
+    return _affine(self, body, beta, alpha, self.shape.dtype)
+
+
+@aten("mv")
+def mv(self: Expr, vec: Expr) -> Expr:
+    if self.shape.ndim != 2 or vec.shape.ndim != 1 or self.shape.dims[1] != vec.shape.dims[0]:
+        raise RuntimeError(f"size mismatch, got input {self.shape}, vec {vec.shape}")
+    return reshape(product(self, reshape(vec, (*vec.shape.dims, 1))), (self.shape.dims[0],))
+
+
+@aten("addmv")
+def addmv(self: Expr, mat: Expr, vec: Expr, *, beta: Scalar = 1, alpha: Scalar = 1) -> Expr:
+    return _affine(self, cast(mv(mat, vec), math_dtype(mat.shape.dtype)), beta, alpha, self.shape.dtype)
+
+
+@aten("addr")
+def addr(self: Expr, vec1: Expr, vec2: Expr, *, beta: Scalar = 1, alpha: Scalar = 1) -> Expr:
+    n, m = vec1.shape.size, vec2.shape.size
+    if self.shape.dtype == BOOL:
+        raise UnsupportedError("addr of bool tensors")
+    return _affine(self, ops.mul(reshape(vec1, (n, 1)), reshape(vec2, (1, m))), beta, alpha, self.shape.dtype)
+
+
+@aten("dot")
+def dot(self: Expr, tensor: Expr) -> Expr:
+    if self.shape.ndim != 1 or tensor.shape.ndim != 1 or self.shape.size != tensor.shape.size:
+        raise RuntimeError(f"dot: expected two 1-D tensors of one size, but got {self.shape} and {tensor.shape}")
+    n = self.shape.size
+    return reshape(product(reshape(self, (1, n)), reshape(tensor, (n, 1))), ())
+
+
+@aten("vdot")
+def vdot(self: Expr, other: Expr) -> Expr:
+    return dot(ops.conj(self) if is_complex(self.shape.dtype) else self, other)
+
+
+@aten("linear_backward")
+def linear_backward(self: Expr, grad_output: Expr, weight: Expr, output_mask: Sequence[bool]) -> tuple[Expr | None, ...]:
+    g = reshape(grad_output, (-(-grad_output.shape.size // max(grad_output.shape.dims[-1], 1)), grad_output.shape.dims[-1]))
+    x = reshape(self, (g.shape.dims[0], self.shape.dims[-1]))
+    gx = reshape(product(g, weight), self.shape.dims) if output_mask[0] else None
+    gw = product(ops.transpose(g, perm=(1, 0)), x) if output_mask[1] else None
+    gb = ops.sum(g, axes=(0,), keepdims=False) if output_mask[2] else None
+    return gx, gw, gb
+
+
+@aten("linalg_cross")
+def cross(self: Expr, other: Expr, *, dim: int = -1) -> Expr:
+    dims = broadcast_dims(self.shape.dims, other.shape.dims)
+    a = dim % len(dims)
+    x, y = expand(self, dims), expand(other, dims)
+
+    def turned(z: Expr, by: int) -> Expr:
+        return ops.roll(z, shifts=(by,), axes=(a,))
+
+    return ops.sub(ops.mul(turned(x, -1), turned(y, -2)), ops.mul(turned(x, -2), turned(y, -1)))
+
+
+# ------------------------------------------------------------------ distances
+
+
+@aten("_cdist_forward")
+def cdist(x1: Expr, x2: Expr, p: float, compute_mode: int | None) -> Expr:
+    left = ops.expand_dims(x1, axes=(x1.shape.ndim - 1,))
+    right = ops.expand_dims(x2, axes=(x2.shape.ndim - 2,))
+    gap = ops.abs(ops.sub(left, right))
+    last = (gap.shape.ndim - 1,)
+    if gap.shape.dims[-1] == 0:
+        return filled(0, gap.shape.dims[:-1], gap.shape.dtype)
+    if p == 0:
+        return ops.sum(cast(ops.ne(gap, num(0, gap)), gap.shape.dtype), axes=last, keepdims=False)
+    if p == 1:
+        return ops.sum(gap, axes=last, keepdims=False)
+    if p == math.inf:
+        return ops.max(gap, axes=last, keepdims=False)
+    if p == 2:
+        return ops.sqrt(ops.sum(ops.mul(gap, gap), axes=last, keepdims=False))
+    return ops.pow(ops.sum(ops.pow(gap, num(p, gap)), axes=last, keepdims=False), num(1 / p, gap))
+
+
+@aten("_cdist_backward")
+def cdist_backward(grad: Expr, x1: Expr, x2: Expr, p: float, cdist: Expr) -> Expr:
+    left = ops.expand_dims(x1, axes=(x1.shape.ndim - 1,))
+    right = ops.expand_dims(x2, axes=(x2.shape.ndim - 2,))
+    gap = ops.sub(left, right)
+    size = ops.abs(gap)
+    g = ops.expand_dims(grad, axes=(grad.shape.ndim,))
+    d = ops.expand_dims(cdist, axes=(cdist.shape.ndim,))
+    zero = ops.eq(d, num(0, d))
+    safe = ops.where(zero, num(1, d), d)
+    sign = ops.sign(gap)
+    if p == 0:
+        return filled(0, x1.shape.dims, x1.shape.dtype)
+    if p == 1:
+        part = ops.mul(g, sign)
+    elif p == 2:
+        part = ops.where(zero, num(0, d), ops.mul(g, ops.div(gap, safe)))
+    elif p == math.inf:
+        part = ops.where(ops.eq(size, d), ops.mul(g, sign), num(0, d))
+    else:
+        ratio = ops.div(ops.mul(sign, ops.pow(size, num(p - 1, d))), ops.pow(safe, num(p - 1, d)))
+        part = ops.where(zero, num(0, d), ops.mul(g, ratio))
+    total = ops.sum(part, axes=(part.shape.ndim - 2,), keepdims=False)
+    extra = total.shape.ndim - x1.shape.ndim
+    over = tuple(i for i in range(total.shape.ndim) if i < extra or (total.shape.dims[i] != 1 and x1.shape.dims[i - extra] == 1))
+    return reshape(ops.sum(total, axes=over, keepdims=True), x1.shape.dims) if over else total
+
+
+# ------------------------------------------------------------------ factorisations
+
+
+def _square(name: str, x: Expr) -> int:
+    if x.shape.ndim < 2 or x.shape.dims[-1] != x.shape.dims[-2]:
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {x.shape}")
+    if is_half(x.shape.dtype) or not (is_float(x.shape.dtype) or is_complex(x.shape.dtype)):
+        raise RuntimeError(f"{name}: expected a float, double or complex tensor, but got {x.shape}")
+    return x.shape.dims[-1]
+
+
+def _swap(x: Expr) -> Expr:
+    n = x.shape.ndim
+    return ops.transpose(x, perm=(*range(n - 2), n - 1, n - 2))
+
+
+def _adjoint(x: Expr) -> Expr:
+    return ops.conj(_swap(x)) if is_complex(x.shape.dtype) else _swap(x)
+
+
+def _info(x: Expr) -> Expr:
+    return filled(0, x.shape.dims[:-2], I32)
+
+
+@aten("linalg_cholesky_ex")
+def cholesky_ex(self: Expr, *, upper: bool = False, check_errors: bool = False) -> tuple[Expr, Expr]:
+    _square("linalg.cholesky", self)
+    if check_errors:
+        raise UnsupportedError("linalg_cholesky_ex with check_errors reads the result")
+    lower = ops.cholesky(_adjoint(self) if upper else self)
+    n = lower.shape.ndim
+    bad = ops.any(ops.isnan(ops.real(lower) if is_complex(lower.shape.dtype) else lower), axes=(n - 2, n - 1), keepdims=False)
+    return _adjoint(lower) if upper else lower, cast(bad, I32)
+
+
+@aten("cholesky")
+def cholesky(self: Expr, upper: bool = False) -> Expr:
+    return cholesky_ex(self, upper=upper)[0]
+
+
+@aten("linalg_inv_ex")
+def inv_ex(A: Expr, *, check_errors: bool = False) -> tuple[Expr, Expr]:
+    _square("linalg.inv", A)
+    return ops.inv(A), _info(A)
+
+
+def _is_vector(A: Expr, B: Expr) -> bool:
+    return B.shape.ndim == 1 or (B.shape.ndim == A.shape.ndim - 1 and B.shape.dims == A.shape.dims[:-1])
+
+
+@aten("linalg_solve_triangular")
+def solve_triangular(self: Expr, B: Expr, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Expr:
+    _square("linalg.solve_triangular", self)
+    batch = broadcast_dims(self.shape.dims[:-2], B.shape.dims[:-2])
+    a = expand(self, (*batch, *self.shape.dims[-2:]))
+    b = expand(B, (*batch, *B.shape.dims[-2:]))
+    if left:
+        return ops.triangular_solve(a, b, lower=not upper, unit=unitriangular, transpose=False)
+    x = ops.triangular_solve(_swap(a), _swap(b), lower=upper, unit=unitriangular, transpose=False)
+    return _swap(x)
+
+
+@aten("linalg_qr")
+def qr(A: Expr, mode: str = "reduced") -> tuple[Expr, Expr]:
+    if mode == "r":
+        q, r = ops.qr(A, mode="reduced")
+        return filled(0, (0,), A.shape.dtype), r
+    q, r = ops.qr(A, mode=mode)
+    return q, r
+
+
+@aten("_linalg_eigh")
+def eigh(A: Expr, UPLO: str = "L", compute_v: bool = True) -> tuple[Expr, Expr]:
+    _square("linalg.eigh", A)
+    half = ops.tril(A, k=0) if UPLO.upper() == "L" else ops.triu(A, k=0)
+    strict = ops.tril(A, k=-1) if UPLO.upper() == "L" else ops.triu(A, k=1)
+    values, vectors = ops.eigh(ops.add(half, _adjoint(strict)))
+    return values, vectors if compute_v else filled(0, (0,), A.shape.dtype)
+
+
+@aten("_linalg_svd")
+def svd(A: Expr, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> tuple[Expr, Expr, Expr]:
+    u, s, vh = ops.svd(A, full_matrices=full_matrices)
+    if not compute_uv:
+        empty = filled(0, (0,), A.shape.dtype)
+        return empty, s, empty
+    return u, s, vh
+
+
+def _factor(A: Expr) -> tuple[Expr, Expr]:
+    """Packed LU and pivots as torch counts them: from 1, i32."""
+    packed, pivots, _ = ops.lu(A)
+    return packed, ops.add(cast(pivots, I32), operand(1, I32))
+
+
+@aten("linalg_lu_factor_ex")
+def lu_factor_ex(A: Expr, *, pivot: bool = True, check_errors: bool = False) -> tuple[Expr, Expr, Expr]:
+    if not pivot:
+        raise UnsupportedError("LU without pivoting")
+    packed, pivots = _factor(A)
+    return packed, pivots, _info(A)
+
+
+@aten("_linalg_det")
+def det(A: Expr) -> tuple[Expr, Expr, Expr]:
+    _square("linalg.det", A)
+    packed, pivots = _factor(A)
+    return ops.det(A), packed, pivots
+
+
+@aten("_linalg_slogdet")
+def slogdet(A: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    _square("linalg.slogdet", A)
+    sign, size = ops.slogdet(A)
+    packed, pivots = _factor(A)
+    return sign, size, packed, pivots
+
+
+@aten("_linalg_solve_ex")
+def solve_ex(A: Expr, B: Expr, *, left: bool = True, check_errors: bool = False) -> tuple[Expr, Expr, Expr, Expr]:
+    n = _square("linalg.solve", A)
+    vector = _is_vector(A, B)
+    b = reshape(B, (*B.shape.dims, 1)) if vector else B
+    batch = broadcast_dims(A.shape.dims[:-2], b.shape.dims[:-2])
+    a = expand(A, (*batch, n, n))
+    b = expand(b, (*batch, *b.shape.dims[-2:]))
+    x = ops.solve(a, b) if left else _swap(ops.solve(_swap(a), _swap(b)))
+    packed, pivots = _factor(A)
+    return (reshape(x, x.shape.dims[:-1]) if vector else x), packed, pivots, _info(A)
