@@ -26,7 +26,7 @@ def test_unknown_operations_fall_back_and_are_named(lazy):
 
 def test_strings_stay_on_the_cpu(lazy):
     assert tf.strings.join(["a", "b"]).numpy() == b"ab"
-    assert tf.strings.as_string(tf.constant([1.5])).numpy() == [b"1.5"]
+    assert tf.strings.as_string(tf.constant([1.5])).numpy()[0].startswith(b"1.5")
     assert events.fallback_names["tf:AsString"] == 1
 
 
@@ -100,6 +100,7 @@ def test_reading_an_unassigned_variable_raises(lazy):
 def test_handles_are_freed(lazy):
     from lazy_tf.tensor import TABLE
 
+    [tf.constant(ROWS) * i for i in range(20)]  # TensorFlow itself keeps the constants of Python numbers
     gc.collect()
     before = len(TABLE)
     kept = [tf.constant(ROWS) * i for i in range(20)]

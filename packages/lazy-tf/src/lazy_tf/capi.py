@@ -28,6 +28,7 @@ except ImportError as error:
 from tensorflow.core.framework import attr_value_pb2, op_def_pb2
 from tensorflow.python.eager import context as tf_context
 from tensorflow.python.eager import record as tf_record
+from tensorflow.python.eager.polymorphic_function import compiler_ir
 from tensorflow.python.framework import errors_impl, op_def_registry
 from tensorflow.python.framework import ops as tf_ops
 
@@ -133,6 +134,7 @@ op_input_count = _bind(_cc, "TFE_OpGetFlatInputCount", C.c_int, Pointer, Pointer
 op_input = _bind(_cc, "TFE_OpGetFlatInput", Pointer, Pointer, C.c_int, Pointer)
 handle_key = _bind(_cc, "TFE_TensorHandleDevicePointer", Pointer, Pointer, Pointer)
 handle_dtype = _bind(_cc, "TFE_TensorHandleDataType", C.c_int, Pointer)
+handle_device = _bind(_cc, "TFE_TensorHandleDeviceName", C.c_char_p, Pointer, Pointer)
 _handle_rank = _bind(_cc, "TFE_TensorHandleNumDims", C.c_int, Pointer, Pointer)
 _handle_dim = _bind(_cc, "TFE_TensorHandleDim", C.c_int64, Pointer, C.c_int, Pointer)
 delete_handle = _bind(_cc, "TFE_DeleteTensorHandle", None, Pointer)
@@ -387,3 +389,12 @@ def create_in_graph(name: str, inputs: Sequence[Any], dtypes: Sequence[int], att
 
 
 stop_recording = tf_record.stop_recording
+
+
+def _cpu_for_compiling(device_name: str | None, _original: Any = compiler_ir.maybe_get_device_name) -> Any:
+    return _original(CPU.decode() if device_name is None else device_name)
+
+
+# TensorFlow finds the "current" device by drawing a random number, which would disturb seeded streams and land on the lazy device
+# in the middle of its own barrier.
+compiler_ir.maybe_get_device_name = _cpu_for_compiling

@@ -79,6 +79,7 @@ class Lowered:
 
     def __call__(self, signature: Signature, inputs: list[Any]) -> list[Entry]:
         """Record the operation, or send it down another route."""
+        given = inputs
         if self._reads_variable and inputs[0].__class__ is Variable:
             inputs = [mapping.contents(inputs[0]), *inputs[1:]]
         plan: Plan | None = signature.cache.get("plan")
@@ -102,8 +103,8 @@ class Lowered:
         except (ShapeError, DtypeError, UnsupportedError, ValueError, TypeError, NotImplementedError, IndexError) as error:
             if isinstance(error, StrictError):
                 raise
-            fallback.explain_refusal(signature, inputs, [i for _, start, count, _ in plan.hosts for i in range(start, start + count)])
-            return otherwise(signature, inputs, f"not lowered: {error}")
+            fallback.explain_refusal(signature, given, [i for _, start, count, _ in plan.hosts for i in range(start, start + count)])
+            return otherwise(signature, given, f"not lowered: {error}")
         if result.__class__ is tuple:
             return [Tensor(d, v.shape.dims, v) for v, d in zip(result, signature.outputs, strict=True)]
         return [Tensor(signature.outputs[0], result.shape.dims, result)]
@@ -201,6 +202,7 @@ class Executor:
 
     def __init__(self, device: str) -> None:
         self._handle = HandleMaker(device)
+        self._device = device.encode()
 
     def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
         """Run one `TFE_Op`, writing output handles."""
@@ -210,10 +212,15 @@ class Executor:
         if total < 0:
             total = capi.op_input_count(op, status)
         inputs: list[Any] = []
+        numbers, device = capi.NUMPY_DTYPES, self._device
         for i in range(total):
             handle = capi.op_input(op, i, status)
-            entry = TABLE.get(capi.handle_key(handle, status))
-            inputs.append(entry if entry is not None else _outside(handle, status))
+            # Asking a CPU handle of strings or resources for its address would abort the process.
+            if capi.handle_dtype(handle) in numbers or capi.handle_device(handle, status) == device:
+                entry = TABLE.get(capi.handle_key(handle, status))
+                inputs.append(entry if entry is not None else _outside(handle, status))
+            else:
+                inputs.append(Foreign(handle, owned=False))
         outputs = fast(inputs) if fast is not None else None
         if outputs is None:
             if info.follows:
@@ -234,15 +241,13 @@ _OUTSIDE_LIMIT = 256
 
 
 def _outside(handle: int, status: int) -> Entry:
-    """An entry for a CPU handle; its numbers are copied once in a trace, however often it is used."""
+    """An entry for a CPU handle of numbers; they are copied once in a trace, however often it is used."""
     global _outside_epoch
     address = capi.handle_key(handle, status)  # of the numbers in memory
     if capi.status_code(status):  # what has no address says so
         capi.set_status(status, capi.OK, b"")
         address = None
     dtype = capi.handle_dtype(handle)
-    if dtype not in capi.NUMPY_DTYPES:
-        return Foreign(handle, owned=False)
     dims = capi.handle_dims(handle, status)
     if math.prod(dims) <= SMALL:
         return of_host(capi.handle_array(handle), dtype, foldable=False)

@@ -1,1 +1,165 @@
-"""Stateless random operations."""
+"""Stateless random operations, with the numbers that TensorFlow's CPU kernels draw.
+
+Source: Philox4x32-10 (Salmon et al., SC 2011) and its use in TensorFlow's `random_distributions.h` and `stateless_random_ops_v2.h`: block i is the cipher
+of counter + i, and gives four 32-bit or two 64-bit numbers.  XLA's own lowering of these operations draws others, so it is not used.  Truncated normals
+reject a varying number of draws and stay on the CPU.  May import `rules` and the core.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+from lazy_core import ops
+from lazy_core.errors import ShapeError, UnsupportedError
+from lazy_core.ir import Expr
+from lazy_core.ops.registry import Op
+
+from .rules import lower
+
+_PHILOX = (1, 3)  # the algorithm's number, and "choose for me", which on a CPU is Philox
+
+_ROUND_A, _ROUND_B = 0xD2511F53, 0xCD9E8D57
+_WEYL_A, _WEYL_B = 0x9E3779B9, 0xBB67AE85
+
+
+def _product(x: Any, factor: int) -> tuple[Any, Any]:
+    """The high and low words of a 32 by 32 bit product."""
+    wide = x.astype(jnp.uint64) * jnp.uint64(factor)
+    return (wide >> jnp.uint64(32)).astype(jnp.uint32), wide.astype(jnp.uint32)
+
+
+def _cipher(words: list[Any], key: list[Any]) -> list[Any]:
+    """Philox4x32-10 of four counter words under two key words."""
+    for turn in range(10):
+        if turn:
+            key = [key[0] + jnp.uint32(_WEYL_A), key[1] + jnp.uint32(_WEYL_B)]
+        high_a, low_a = _product(words[0], _ROUND_A)
+        high_b, low_b = _product(words[2], _ROUND_B)
+        words = [high_b ^ words[1] ^ key[0], low_b, high_a ^ words[3] ^ key[1], low_a]
+    return words
+
+
+def _halves(x: Any) -> list[Any]:
+    return [x.astype(jnp.uint32), (x >> jnp.uint64(32)).astype(jnp.uint32)]
+
+
+def _bits(key: Any, counter: Any, *, blocks: int) -> Any:
+    """`u64[1], u64[2] -> u32[blocks, 4]`: the cipher of counter + i for each block i."""
+    index = lax.iota(jnp.uint64, blocks)
+    low = counter[0] + index
+    high = counter[1] + (low < index).astype(jnp.uint64)
+    return jnp.stack(_cipher(_halves(low) + _halves(high), _halves(key.reshape(()))), axis=1)
+
+
+def _key_counter(seed: Any) -> tuple[Any, Any]:
+    """`s64[2] -> u64[1], u64[2]`: the key and counter that TensorFlow derives from a seed."""
+    seeds = seed.astype(jnp.int64).astype(jnp.uint64)
+    words = _cipher(_halves(seeds[0]) + _halves(seeds[1]), [jnp.uint32(0x3EC8F720), jnp.uint32(0x02461E29)])
+    wide = [w.astype(jnp.uint64) for w in words]
+    key = wide[0] | wide[1] << jnp.uint64(32)
+    return key.reshape(1), jnp.stack([jnp.uint64(0), wide[2] | wide[3] << jnp.uint64(32)])
+
+
+def _normals(bits: Any, *, dtype: np.dtype) -> Any:
+    """`u32[blocks, 4] -> dtype[blocks, n]`: Box-Muller, four floats or two doubles a block."""
+    if dtype == np.float64:
+        uniform = _doubles(bits)
+        radius, angle = uniform[:, 0], uniform[:, 1]
+    else:
+        uniform = _floats(bits)
+        radius, angle = uniform[:, 0::2], uniform[:, 1::2]
+    wide = uniform.dtype
+    scale = jnp.sqrt(wide.type(-2) * jnp.log(jnp.maximum(radius, wide.type(1e-7))))
+    turn = wide.type(2 * math.pi) * angle
+    pair = jnp.stack([jnp.sin(turn) * scale, jnp.cos(turn) * scale], axis=-1)
+    return pair.reshape(bits.shape[0], -1).astype(dtype)
+
+
+def _floats(bits: Any) -> Any:
+    """`u32[...] -> f32[...]` in [0, 1): 23 bits of mantissa."""
+    raw = (bits & jnp.uint32(0x7FFFFF)) | jnp.uint32(0x3F800000)
+    return lax.bitcast_convert_type(raw, jnp.float32) - jnp.float32(1)
+
+
+def _doubles(bits: Any) -> Any:
+    """`u32[n, 4] -> f64[n, 2]` in [0, 1): 52 bits of mantissa from each pair."""
+    wide = bits.astype(jnp.uint64)
+    raw = ((wide[:, 0::2] & jnp.uint64(0xFFFFF)) << jnp.uint64(32)) | wide[:, 1::2] | jnp.uint64(0x3FF << 52)
+    return lax.bitcast_convert_type(raw, jnp.float64) - jnp.float64(1)
+
+
+def _uniforms(bits: Any, *, dtype: np.dtype) -> Any:
+    """`u32[blocks, 4] -> dtype[blocks, n]` in [0, 1)."""
+    if dtype == np.float64:
+        return _doubles(bits)
+    if dtype == np.float32:
+        return _floats(bits)
+    if dtype == np.float16:
+        raw = (bits.astype(jnp.uint16) & jnp.uint16(0x3FF)) | jnp.uint16(15 << 10)
+    else:
+        raw = (bits.astype(jnp.uint16) & jnp.uint16(0x7F)) | jnp.uint16(127 << 7)
+    return lax.bitcast_convert_type(raw, dtype) - jnp.asarray(1, dtype)
+
+
+def _wholes(bits: Any, *, dtype: np.dtype) -> Any:
+    """`u32[blocks, 4] -> dtype[blocks, n]`: raw integers, four of 32 bits or two of 64."""
+    if np.dtype(dtype).itemsize == 4:
+        return lax.bitcast_convert_type(bits, dtype)
+    wide = bits.astype(jnp.uint64)
+    return lax.bitcast_convert_type(wide[:, 0::2] | wide[:, 1::2] << jnp.uint64(32), dtype)
+
+
+bits_op = Op.unregistered("tf.philox_bits", _bits)
+key_counter_op = Op.unregistered("tf.philox_key_counter", _key_counter)
+normals_op = Op.unregistered("tf.philox_normals", _normals)
+uniforms_op = Op.unregistered("tf.philox_uniforms", _uniforms)
+wholes_op = Op.unregistered("tf.philox_wholes", _wholes)
+
+
+def _draw(name: str, target: Op, key: Expr, counter: Expr, shape: tuple[int, ...], alg: int, dtype: np.dtype) -> Expr:
+    if alg not in _PHILOX:
+        raise UnsupportedError(f"{name}: algorithm {alg}; only Philox (1) is implemented")
+    if key.shape.dims != (1,) or counter.shape.dims != (2,):
+        raise ShapeError(f"{name}: a key of {key.shape} and a counter of {counter.shape}; expected u64[1] and u64[2]")
+    size = math.prod(shape)
+    width = 2 if np.dtype(dtype).itemsize == 8 else 4
+    drawn = target(bits_op(key, counter, blocks=-(-size // width)), dtype=dtype)
+    flat = ops.reshape(drawn, dims=(drawn.shape.size,))
+    if drawn.shape.size != size:
+        flat = ops.slice_(flat, starts=(0,), limits=(size,), strides=(1,))
+    return ops.reshape(flat, dims=shape)
+
+
+@lower("StatelessRandomGetKeyCounter")
+def _get_key_counter(seed: Expr) -> tuple[Expr, Expr]:
+    if seed.shape.dims != (2,):
+        raise ShapeError(f"StatelessRandomGetKeyCounter: a seed of {seed.shape}; it must have two numbers")
+    made: tuple[Expr, Expr] = key_counter_op(seed)
+    return made
+
+
+@lower("StatelessRandomUniformV2")
+def _uniform(key: Expr, counter: Expr, *, shape: tuple[int, ...], alg: int, dtype: np.dtype) -> Expr:
+    return _draw("StatelessRandomUniformV2", uniforms_op, key, counter, shape, alg, dtype)
+
+
+@lower("StatelessRandomNormalV2")
+def _normal(key: Expr, counter: Expr, *, shape: tuple[int, ...], alg: int, dtype: np.dtype) -> Expr:
+    return _draw("StatelessRandomNormalV2", normals_op, key, counter, shape, alg, dtype)
+
+
+@lower("StatelessRandomUniformFullIntV2")
+def _uniform_full_int(key: Expr, counter: Expr, *, shape: tuple[int, ...], alg: int, dtype: np.dtype) -> Expr:
+    return _draw("StatelessRandomUniformFullIntV2", wholes_op, key, counter, shape, alg, dtype)
+
+
+@lower("StatelessRandomUniformIntV2")
+def _uniform_int(key: Expr, counter: Expr, minval: Expr, maxval: Expr, *, shape: tuple[int, ...], alg: int, dtype: np.dtype) -> Expr:
+    unsigned = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    raw = _draw("StatelessRandomUniformIntV2", wholes_op, key, counter, shape, alg, unsigned)
+    span = ops.bitcast(ops.sub(maxval, minval), dtype=unsigned)
+    return ops.add(minval, ops.bitcast(ops.remainder(raw, span), dtype=dtype))
