@@ -1,0 +1,261 @@
+// Shared by the three files of the extension: geometries, interned nodes, buffers, the table of hits, and the bridge to Python.
+//
+// Locks.  `state().mutex` guards everything here; it is held for a fraction of a microsecond and never while acquiring the GIL or running Python code.
+// The order is: GIL, then the trace's lock (a Python RLock), then this mutex.  Python objects are released only under the GIL (`Deferred`).
+#pragma once
+
+#include <Python.h>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/intrusive_ptr.h>
+#include <c10/util/strides.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace lazytorch {
+
+using c10::IntArrayRef;
+using c10::ScalarType;
+using Words = c10::SmallVector<uint64_t, 64>;
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+inline c10::Device device() { return c10::Device(kDeviceType, 0); }
+
+// ---------------------------------------------------------------- data
+
+// Sizes, strides and dtype, interned: equal geometries are one object.
+struct Geom {
+  ScalarType dtype;
+  std::vector<int64_t> sizes, strides;
+  int64_t numel;
+  bool dense;  // non-overlapping and without gaps: fit to be the layout of a whole storage
+  size_t nbytes() const { return numel * c10::elementSize(dtype); }
+};
+
+// An expression of the core; interned, so that identity is equality.  Owns its reference; all are dropped at `evict`.
+struct Node {
+  PyObject* expr;
+};
+
+// A materialised array of the backend.
+struct Array : c10::intrusive_ptr_target {
+  PyObject* object;
+  explicit Array(PyObject* owned) : object(owned) {}
+  ~Array() override;  // defers the release to a moment when the GIL is held
+};
+using ArrayPtr = c10::intrusive_ptr<Array>;
+
+// The contents of one storage as a value: pending (`node`, in the list of live buffers), or materialised (`array`), or neither: never
+// written, which reads as zeros.  `layout` says how the value's logical dims lie in the storage.
+struct Buffer {
+  std::atomic<int> refs{1};
+  bool pending = false;
+  size_t nbytes = 0;
+  const Geom* layout = nullptr;
+  Node* node = nullptr;    // pending: the value; materialised: its leaf, if `epoch` is the current one
+  uint64_t epoch = ~0ull;
+  ArrayPtr array;
+  Buffer *prev = nullptr, *next = nullptr;
+};
+
+void retain(Buffer* buffer);
+void release(Buffer* buffer);  // takes the mutex
+Buffer* buffer_of(const at::Tensor& tensor);
+
+// ---------------------------------------------------------------- the table of hits
+
+enum class Tag : uint64_t { LEAF = 1, ZEROS, READ, WRITE, OP, SITE, META, RANDOM };
+
+// The state of a generator: a value u64[2] (seed, counter) that random operations read and write; `fresh` until the first of them has uploaded the seed.
+struct RandomState {
+  Buffer* buffer;
+  bool fresh = true;
+  uint64_t seed = 0, counter = 0;
+};
+
+struct Output {
+  Node* node;        // null: an undefined tensor
+  const Geom* geom;
+};
+struct Return {
+  enum Kind { TENSOR, LIST, ARGUMENT, OTHER } kind;
+  int index;  // first output, or the argument
+  int count;
+  c10::IValue other;
+};
+
+struct Entry {
+  virtual ~Entry() = default;
+  uint64_t hash = 0;
+  std::vector<uint64_t> key;
+  Node* node = nullptr;  // LEAF, ZEROS, READ, WRITE
+};
+// What a recorded operation gives for one key.
+struct OpEntry final : Entry {
+  bool unsupported = false;  // the builder cannot express these arguments
+  std::vector<Return> returns;
+  std::vector<Output> outputs;
+  std::vector<Output> writes;  // one for each written tensor, in order; node null: unchanged
+  Node* next_state = nullptr;
+};
+
+inline uint64_t mix(uint64_t a, uint64_t b) {
+  __uint128_t m = (__uint128_t)(a ^ 0x9E3779B97F4A7C15ull) * (b ^ 0xD1B54A32D192ED03ull);
+  return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+uint64_t hash_words(const uint64_t* words, size_t count);
+
+class Table {  // open addressing; entries are compared word for word
+ public:
+  Table() : slots_(1 << 12) {}
+  Entry* find(const Words& key) const;
+  Entry* insert(const Words& key, std::unique_ptr<Entry> entry);
+  void clear();
+  size_t size() const { return count_; }
+
+ private:
+  void place(Entry* entry);
+  std::vector<std::pair<uint64_t, Entry*>> slots_;
+  size_t count_ = 0;
+};
+
+// ---------------------------------------------------------------- state
+
+// What Python must add to the tables before an attempt can succeed.
+struct Missing {
+  Tag tag;
+  Words key;
+  uint32_t slot = 0;
+  const Geom *layout = nullptr, *view = nullptr;
+  int64_t offset = 0;
+  Node *base = nullptr, *update = nullptr;
+  RandomState* random = nullptr;
+};
+
+struct State {
+  std::mutex mutex;
+  Table table;
+  std::unordered_map<PyObject*, std::unique_ptr<Node>> nodes;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Geom>> geoms;
+  uint64_t epoch = 0;
+  bool in_barrier = false;
+  Buffer *first = nullptr, *last = nullptr;  // pending buffers, in the order in which they became so
+  size_t live = 0;
+  std::vector<ArrayPtr> leaves;
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  std::vector<Buffer*> snapshot;  // between live() and finish()
+  std::vector<uint32_t> log;      // operations recorded since the barrier
+  size_t cut_at = ~0ull;
+  std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
+  uint64_t recorded = 0, misses = 0;
+};
+State& state();
+
+const Geom* intern_geom(ScalarType dtype, IntArrayRef sizes, IntArrayRef strides);
+bool has_geom(const c10::TensorImpl* tensor, const Geom* geom);  // sizes, dtype and the strides that matter; not the offset
+
+// The node of a tensor's value, or false and what is missing.  Mutex held.
+struct Value {
+  Node* node;
+  const Geom* geom;
+};
+bool read(const at::Tensor& tensor, Value& value, Missing& missing);
+bool zeros(const Geom* geom, Node*& node, Missing& missing);
+bool leaf(Buffer* buffer, Node*& node, Missing& missing);
+bool base_value(Buffer* buffer, const Geom* own, bool whole, Node*& node, Missing& missing);
+
+// A write that has been planned, and is applied by `commit`.
+struct Write {
+  Buffer* buffer;
+  Node* node;
+  const Geom* layout;
+};
+using Writes = c10::SmallVector<Write, 4>;
+bool plan_write(const at::Tensor& tensor, Node* value, Writes& writes, Missing& missing);
+void commit(const Writes& writes);
+void set_pending(Buffer* buffer, Node* node, const Geom* layout);
+void set_array(Buffer* buffer, ArrayPtr array, const Geom* layout);
+at::Tensor make_tensor(const Geom* geom, Buffer* buffer);
+at::Tensor make_tensor(const Geom* geom, Node* node);
+void resize_for_overwrite(const at::Tensor& tensor, const Geom* geom);
+
+// ---------------------------------------------------------------- the bridge to Python
+
+struct Gil {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~Gil() { PyGILState_Release(state); }
+  Gil() = default;
+  Gil(const Gil&) = delete;
+};
+struct Ref {  // an owned reference; only under the GIL
+  PyObject* p;
+  explicit Ref(PyObject* owned) : p(owned) {}
+  Ref(Ref&& other) noexcept : p(other.p) { other.p = nullptr; }
+  Ref(const Ref&) = delete;
+  ~Ref() { Py_XDECREF(p); }
+  PyObject* release() { auto* q = p; p = nullptr; return q; }
+};
+[[noreturn]] void throw_python_error();
+Ref call(const char* method, PyObject* owned_args);  // lazy_torch.tensor.<method>(*args); throws
+PyObject* handler();                                  // the module lazy_torch.tensor
+void drain();                                         // release what was deferred; GIL held, mutex not held
+struct TraceLock {                                    // the trace's lock; GIL held
+  TraceLock();
+  ~TraceLock();
+};
+Node* intern_node(PyObject* expr);  // GIL and mutex held
+PyObject* geom_object(const Geom* geom, int64_t offset);  // (sizes, strides, offset, dtype code)
+void resolve(const Missing& missing);  // GIL and trace lock held, mutex not held
+void flush(const char* cause, bool host_read);
+
+// Try under the mutex; on a miss let Python fill the tables, under the GIL and the trace's lock so that no barrier comes between, and try again.
+template <class Attempt, class Resolve>
+void with_tables(Attempt&& attempt, Resolve&& fill) {
+  Missing missing;
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    if (C10_LIKELY(!state().in_barrier) && attempt(missing)) return;
+  }
+  Gil gil;
+  TraceLock trace;
+  drain();
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      TORCH_CHECK(!state().in_barrier, "lazy: an operation was recorded while a barrier runs on the same thread, as by a finaliser or a callback");
+      missing.key.clear();
+      if (attempt(missing)) return;
+    }
+    fill(missing);
+  }
+}
+template <class Attempt>
+void with_tables(Attempt&& attempt) {
+  with_tables(attempt, resolve);
+}
+
+// ---------------------------------------------------------------- transfers and the rest
+
+at::Tensor to_cpu(const at::Tensor& tensor);             // a host read; may share memory with the device: copy before writing
+ArrayPtr upload(const at::Tensor& cpu);                  // copies
+RandomState* random_state(const c10::IValue& generator);  // of a Generator argument, or the default one
+void upload_seed(RandomState* random);                   // GIL held, mutex not held
+uint64_t draw_seed(const c10::IValue& generator);        // for a kernel that runs on the host: reads and advances the state
+bool is_lazy(const at::Tensor& tensor);
+
+void register_device();
+void register_operations();
+void copy_recorded(const at::Tensor& self, const at::Tensor& src);
+
+}  // namespace lazytorch

@@ -1,0 +1,454 @@
+// The device: guard, hooks, random generators, the source of live values, and the Python module.
+#include "common.h"
+
+#include <ATen/core/GeneratorForPrivateuseone.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/library.h>
+
+namespace lazytorch {
+
+void register_allocator();
+void resize_storage(const c10::Storage& storage, size_t nbytes);
+
+// ---------------------------------------------------------------- device guard: one device, one stream
+
+static void check_index(c10::DeviceIndex index) { TORCH_CHECK(index <= 0, "lazy: there is one lazy device, lazy:0; got lazy:", (int)index); }
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kDeviceType; }
+  c10::Device exchangeDevice(c10::Device d) const override { return check_index(d.index()), device(); }
+  c10::Device getDevice() const override { return device(); }
+  void setDevice(c10::Device d) const override { check_index(d.index()); }
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device) const noexcept override { return stream(); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream(); }
+  c10::Stream getNewStream(c10::Device, int) const override { return stream(); }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return stream(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeStream(const c10::Stream&) const override {}
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    Gil gil;
+    call("synchronize", PyTuple_New(0));
+  }
+
+ private:
+  static c10::Stream stream() { return c10::Stream(c10::Stream::DEFAULT, device()); }
+};
+
+// ---------------------------------------------------------------- generators
+
+static void deny(const char* what) { TORCH_CHECK_NOT_IMPLEMENTED(false, "lazy: Generator.", what, " does not exist on the lazy device"); }
+
+struct Generator final : c10::GeneratorImpl {
+  mutable RandomState random{new Buffer()};
+  Generator() : c10::GeneratorImpl(device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {
+    random.buffer->nbytes = 16;
+    random.seed = c10::default_rng_seed_val;
+  }
+  ~Generator() override { release(random.buffer); }
+  void restart(uint64_t seed, uint64_t counter) const {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    random.seed = seed;
+    random.counter = counter;
+    random.fresh = true;
+  }
+  // (seed, counter), reading the device if random operations have run since the last seed.
+  std::pair<uint64_t, uint64_t> now() const {
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      if (random.fresh) return {random.seed, random.counter};
+    }
+    retain(random.buffer);
+    const int64_t two = 2, one = 1;
+    const Geom* geom;
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      geom = intern_geom(ScalarType::UInt64, {two}, {one});
+    }
+    const at::Tensor host = to_cpu(make_tensor(geom, random.buffer)).contiguous();
+    const auto* p = static_cast<const uint64_t*>(host.const_data_ptr());
+    return {p[0], p[1]};
+  }
+  void set_current_seed(uint64_t seed) override { restart(seed, 0); }
+  uint64_t current_seed() const override { return random.seed; }
+  uint64_t seed() override {
+    const uint64_t s = c10::detail::getNonDeterministicRandom();
+    restart(s, 0);
+    return s;
+  }
+  void set_offset(uint64_t offset) override { restart(random.seed, offset); }
+  uint64_t get_offset() const override { return now().second; }
+  void set_state(const c10::TensorImpl& s) override {
+    TORCH_CHECK(s.dtype() == caffe2::TypeMeta::Make<uint8_t>() && s.numel() == 16 && s.device().is_cpu(),
+                "lazy: the state of a lazy generator is a CPU uint8 tensor of 16 elements; got ", s.numel(), " elements of ", s.dtype(), " on ", s.device());
+    uint64_t words[2];
+    memcpy(words, s.data(), 16);
+    restart(words[0], words[1]);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    auto [seed, counter] = now();
+    at::Tensor t = at::empty({16}, at::TensorOptions(at::kByte));
+    const uint64_t words[2] = {seed, counter};
+    memcpy(t.mutable_data_ptr(), words, 16);
+    return t.getIntrusivePtr();
+  }
+  Generator* clone_impl() const override {
+    auto* g = new Generator();
+    auto [seed, counter] = now();
+    g->restart(seed, counter);
+    return g;
+  }
+};
+
+static const at::Generator& default_generator() {
+  static auto* g = new at::Generator(at::make_generator<Generator>());
+  return *g;
+}
+
+static Generator* generator_of(const c10::IValue& v) {
+  if (!v.isGenerator()) return default_generator().get<Generator>();
+  const at::Generator g = v.toGenerator();
+  TORCH_CHECK(g.device().type() == kDeviceType, "Expected a '", device().type(), "' device type for generator but found '", g.device().type(), "'");
+  return g.get<Generator>();
+}
+RandomState* random_state(const c10::IValue& v) { return &generator_of(v)->random; }
+
+void upload_seed(RandomState* random) {
+  at::Tensor words = at::empty({2}, at::TensorOptions(ScalarType::UInt64));
+  auto* p = static_cast<uint64_t*>(words.mutable_data_ptr());
+  p[0] = random->seed, p[1] = random->counter;
+  auto array = upload(words);
+  std::lock_guard<std::mutex> lock(state().mutex);
+  const int64_t two = 2, one = 1;
+  set_array(random->buffer, std::move(array), intern_geom(ScalarType::UInt64, {two}, {one}));
+  random->fresh = false;
+}
+
+uint64_t draw_seed(const c10::IValue& v) {
+  auto* g = generator_of(v);
+  auto [seed, counter] = g->now();
+  g->restart(seed, counter + 1);
+  return mix(seed, counter);
+}
+
+// ---------------------------------------------------------------- hooks
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  void setCurrentDevice(c10::DeviceIndex i) const override { check_index(i); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex i) const override { return check_index(i), 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex i) const override { return check_index(i), at::make_generator<Generator>(); }
+  at::Device getDeviceFromPtr(void*) const override { return device(); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  void resizePrivateUse1Bytes(const c10::Storage& s, size_t n) const override { resize_storage(s, n); }
+};
+
+void register_device() {
+  register_allocator();
+  static Guard guard;
+  c10::impl::registerDeviceGuard(kDeviceType, &guard);
+  static Hooks hooks;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+}
+
+// ---------------------------------------------------------------- the source of live values (lazy_core.trace.Source)
+
+template <class T, class F>
+static PyObject* list_of(const std::vector<T>& items, F&& convert) {
+  PyObject* list = PyList_New(items.size());
+  for (size_t i = 0; i < items.size(); i++) PyList_SET_ITEM(list, i, convert(items[i]));
+  return list;
+}
+static PyObject* new_ref(PyObject* p) { return Py_INCREF(p), p; }
+
+static PyObject* py_live(PyObject*, PyObject*) {
+  auto& s = state();
+  drain();
+  std::vector<PyObject*> exprs;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.in_barrier = true;
+    for (Buffer* b = s.first; b; b = b->next) {
+      retain(b);
+      s.snapshot.push_back(b);
+      exprs.push_back(b->node->expr);
+    }
+  }
+  return list_of(exprs, new_ref);
+}
+
+static PyObject* py_leaves(PyObject*, PyObject*) {
+  return list_of(state().leaves, [](const ArrayPtr& a) { return new_ref(a->object); });
+}
+
+static PyObject* py_scalars(PyObject*, PyObject*) {
+  Ref floats(list_of(state().floats, PyFloat_FromDouble)), ints(list_of(state().ints, [](int64_t i) { return PyLong_FromLongLong(i); }));
+  return Py_BuildValue("(OO[])", floats.p, ints.p);
+}
+
+static void end_barrier(std::vector<Buffer*>& snapshot) {
+  auto& s = state();
+  s.in_barrier = false;
+  s.due.store(0);
+  snapshot.swap(s.snapshot);
+}
+
+static PyObject* py_finish(PyObject*, PyObject* args) {
+  PyObject* arrays;
+  unsigned long long epoch;
+  if (!PyArg_ParseTuple(args, "O!K", &PyList_Type, &arrays, &epoch)) return nullptr;
+  auto& s = state();
+  if ((size_t)PyList_GET_SIZE(arrays) != s.snapshot.size()) return PyErr_SetString(PyExc_ValueError, "finish: as many arrays as live() gave expressions"), nullptr;
+  std::vector<ArrayPtr> fresh;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(arrays); i++) fresh.push_back(c10::make_intrusive<Array>(new_ref(PyList_GET_ITEM(arrays, i))));
+  std::vector<Buffer*> snapshot;
+  std::vector<ArrayPtr> leaves;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.epoch = epoch;
+    for (size_t i = 0; i < fresh.size(); i++) set_array(s.snapshot[i], std::move(fresh[i]), s.snapshot[i]->layout);
+    leaves.swap(s.leaves);
+    s.floats.clear();
+    s.ints.clear();
+    s.log.clear();
+    end_barrier(snapshot);
+  }
+  for (auto* b : snapshot) release(b);
+  leaves.clear();
+  drain();
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_abort(PyObject*, PyObject*) {
+  std::vector<Buffer*> snapshot;
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    end_barrier(snapshot);
+  }
+  for (auto* b : snapshot) release(b);
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_evict(PyObject*, PyObject*) {
+  auto& s = state();
+  std::unordered_map<PyObject*, std::unique_ptr<Node>> nodes;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.table.clear();
+    nodes.swap(s.nodes);
+  }
+  for (auto& item : nodes) Py_DECREF(item.first);
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_counters(PyObject*, PyObject*) {
+  auto& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  return Py_BuildValue("{s:K,s:K,s:n,s:n,s:n}", "recorded", (unsigned long long)s.recorded, "misses", (unsigned long long)s.misses, "live", (Py_ssize_t)s.live,
+                       "entries", (Py_ssize_t)s.table.size(), "leaves", (Py_ssize_t)s.leaves.size());
+}
+
+static PyObject* py_log(PyObject*, PyObject*) {
+  std::vector<uint32_t> log;
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    log = state().log;
+  }
+  return list_of(log, [](uint32_t i) { return PyLong_FromUnsignedLong(i); });
+}
+
+static PyObject* py_set_cut_at(PyObject*, PyObject* arg) {
+  const size_t n = PyLong_AsSize_t(arg);
+  if (PyErr_Occurred()) return nullptr;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  state().cut_at = n;
+  if (state().due.load() == 2) state().due.store(0);
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_set_due(PyObject*, PyObject*) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (state().first) state().due.store(1);
+  Py_RETURN_NONE;
+}
+
+// ---------------------------------------------------------------- values from outside
+
+static PyObject* py_value(PyObject*, PyObject* arg) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(THPVariable_Check(arg) && is_lazy(THPVariable_Unpack(arg)), "expected a tensor on the lazy device");
+  const at::Tensor t = THPVariable_Unpack(arg);
+  Buffer* b = buffer_of(t);
+  ArrayPtr array;
+  lazytorch::Value value{nullptr, nullptr};
+  with_tables([&](Missing& m) {
+    if (!b->pending && b->array && t.storage_offset() == 0 && has_geom(t.unsafeGetTensorImpl(), b->layout)) return array = b->array, true;
+    return read(t, value, m);
+  });
+  if (array) return Py_BuildValue("(OO)", Py_None, array->object);
+  return Py_BuildValue("(OO)", value.node->expr, Py_None);
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_wrap(PyObject*, PyObject* args) {  // (expr or None, array or None, dims, dtype code) -> tensor; the trace's lock held
+  HANDLE_TH_ERRORS
+  PyObject *expr, *array, *dims;
+  int code;
+  if (!PyArg_ParseTuple(args, "OOO!i", &expr, &array, &PyTuple_Type, &dims, &code)) return nullptr;
+  at::DimVector sizes;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims); i++) sizes.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(dims, i)));
+  if (PyErr_Occurred()) return nullptr;
+  at::Tensor t;
+  ArrayPtr held = array == Py_None ? ArrayPtr() : c10::make_intrusive<Array>(new_ref(array));
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    const Geom* geom = intern_geom((ScalarType)code, sizes, c10::contiguous_strides(sizes));
+    if (held) {
+      auto* b = new Buffer();
+      b->nbytes = geom->nbytes();
+      set_array(b, held, geom);
+      t = make_tensor(geom, b);
+    } else {
+      t = make_tensor(geom, intern_node(expr));
+    }
+  }
+  return THPVariable_Wrap(std::move(t));
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_pending(PyObject*, PyObject* arg) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(THPVariable_Check(arg) && is_lazy(THPVariable_Unpack(arg)), "expected a tensor on the lazy device");
+  std::lock_guard<std::mutex> lock(state().mutex);
+  return PyBool_FromLong(buffer_of(THPVariable_Unpack(arg))->pending);
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_default_generator(PyObject*, PyObject*) {
+  HANDLE_TH_ERRORS
+  return THPGenerator_initDefaultGenerator(default_generator());
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_register(PyObject*, PyObject*) {
+  HANDLE_TH_ERRORS
+  register_device();
+  register_operations();
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// ---------------------------------------------------------------- the bridge
+
+void throw_python_error() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
+PyObject* handler() {
+  static PyObject* module = nullptr;
+  if (!module) {
+    PyObject* imported = PyImport_ImportModule("lazy_torch.tensor");
+    if (!imported) throw_python_error();
+    module = imported;
+  }
+  return module;
+}
+
+Ref call(const char* method, PyObject* owned_args) {
+  Ref args(owned_args);
+  if (!args.p) throw_python_error();
+  Ref function(PyObject_GetAttrString(handler(), method));
+  if (!function.p) throw_python_error();
+  PyObject* result = PyObject_Call(function.p, args.p, nullptr);
+  if (!result) throw_python_error();
+  return Ref(result);
+}
+
+static PyObject* trace_lock() {
+  static PyObject* lock = PyObject_GetAttrString(handler(), "LOCK");
+  if (!lock) throw_python_error();
+  return lock;
+}
+TraceLock::TraceLock() {
+  if (!Ref(PyObject_CallMethod(trace_lock(), "acquire", nullptr)).p) throw_python_error();
+}
+TraceLock::~TraceLock() { Ref done(PyObject_CallMethod(trace_lock(), "release", nullptr)); }
+
+Node* intern_node(PyObject* expr) {
+  auto& node = state().nodes[expr];
+  if (!node) {
+    Py_INCREF(expr);
+    node = std::make_unique<Node>(Node{expr});
+  }
+  return node.get();
+}
+
+static PyObject* tuple_of(const std::vector<int64_t>& v) {
+  PyObject* t = PyTuple_New(v.size());
+  for (size_t i = 0; i < v.size(); i++) PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(v[i]));
+  return t;
+}
+PyObject* geom_object(const Geom* g, int64_t offset) { return Py_BuildValue("(NNLi)", tuple_of(g->sizes), tuple_of(g->strides), (long long)offset, (int)g->dtype); }
+
+void flush(const char* cause, bool host_read) { call("flush", Py_BuildValue("(sO)", cause, host_read ? Py_True : Py_False)); }
+
+void resolve(const Missing& m) {
+  PyObject* expr = nullptr;
+  switch (m.tag) {
+    case Tag::LEAF: expr = call("leaf", Py_BuildValue("(IN)", m.slot, geom_object(m.layout, 0))).release(); break;
+    case Tag::ZEROS: expr = call("zeros", Py_BuildValue("(N)", geom_object(m.layout, 0))).release(); break;
+    case Tag::READ: expr = call("strided_read", Py_BuildValue("(ONN)", m.base->expr, geom_object(m.layout, 0), geom_object(m.view, m.offset))).release(); break;
+    case Tag::WRITE:
+      expr = call("strided_write", Py_BuildValue("(OONN)", m.base->expr, m.update->expr, geom_object(m.layout, 0), geom_object(m.view, m.offset))).release();
+      break;
+    case Tag::RANDOM: upload_seed(m.random); return;
+    default: TORCH_INTERNAL_ASSERT(false, "lazy: nothing to resolve");
+  }
+  Ref owned(expr);
+  auto entry = std::make_unique<Entry>();
+  std::lock_guard<std::mutex> lock(state().mutex);
+  entry->node = intern_node(expr);
+  state().table.insert(m.key, std::move(entry));
+}
+
+static PyMethodDef methods[] = {
+    {"register", py_register, METH_NOARGS, "Register the device and its kernels with torch; once."},
+    {"live", py_live, METH_NOARGS, "See lazy_core.trace.Source.live."},
+    {"leaves", py_leaves, METH_NOARGS, "See lazy_core.trace.Source.leaves."},
+    {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},
+    {"finish", py_finish, METH_VARARGS, "See lazy_core.trace.Source.finish."},
+    {"abort", py_abort, METH_NOARGS, "See lazy_core.trace.Source.abort."},
+    {"evict", py_evict, METH_NOARGS, "See lazy_core.trace.Source.evict."},
+    {"counters", py_counters, METH_NOARGS, "Counts since the start: recorded, misses; and now: live, entries, leaves."},
+    {"log", py_log, METH_NOARGS, "The numbers of the operations recorded since the last barrier."},
+    {"set_cut_at", py_set_cut_at, METH_O, "Call lazy_torch.tensor.cut() when so many operations have been recorded."},
+    {"set_barrier_due", py_set_due, METH_NOARGS, "Cut the trace before the next operation that is recorded."},
+    {"value", py_value, METH_O, "tensor -> (expression, None) or (None, array)."},
+    {"wrap", py_wrap, METH_VARARGS, "(expression or None, array or None, dims, dtype code) -> tensor."},
+    {"pending", py_pending, METH_O, "Whether a lazy tensor's storage has a pending value."},
+    {"default_generator", py_default_generator, METH_NOARGS, "The default generator of the device."},
+    {nullptr, nullptr, 0, nullptr}};
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native part of lazy_torch.", -1, methods};
+
+}  // namespace lazytorch
+
+PyMODINIT_FUNC PyInit__native() { return PyModule_Create(&lazytorch::definition); }
