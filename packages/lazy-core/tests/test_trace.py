@@ -273,8 +273,8 @@ def test_barrier_inside_a_lowering_is_refused():
     assert values.to_host(z).tolist() == [-1]
 
 
-def test_failing_lowering_names_operation_and_line_and_keeps_values_pending():
-    """What fails to compile stays pending, and the rest can go on once it is dropped."""
+def test_failing_lowering_names_operation_and_line_and_spares_the_rest():
+    """What fails to compile raises at the barrier and at each read; values that do not depend on it are materialised."""
 
     def fails(v):
         if type(v).__name__ == "DynamicJaxprTracer" and fails.armed:
@@ -284,12 +284,13 @@ def test_failing_lowering_names_operation_and_line_and_keeps_values_pending():
     fails.armed = False
     op = Op.unregistered("test_fails", fails)
     y = values.record(op, (f32(2),))
+    fine = ops.neg(f32(2))
     fails.armed = True
-    with pytest.raises(ExecutionError, match=r"test_fails.*f32\[2\].*test_trace.py"):
-        lazy_core.barrier()
-    assert y.pending
-    fails.armed = False
-    assert values.to_host(y).tolist() == [1, 2]
+    for action in (lazy_core.barrier, lambda: values.to_host(y), lambda: ops.neg(y)):
+        with pytest.raises(ExecutionError, match=r"test_fails.*f32\[2\].*test_trace.py"):
+            action()
+    assert values.to_host(fine).tolist() == [-1, -2]
+    assert values.to_host(ops.neg(fine)).tolist() == [1, 2]
 
 
 def test_from_host_copies():

@@ -132,6 +132,8 @@ class ValueSource:
                 return value.expr
             if value.array is None:
                 raise LazyError(f"a value of shape {value.shape} has neither an expression nor a buffer")
+            if value.array.__class__ is barrier.Failed:
+                raise value.array.error
             expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
             self._leaves.append(value)
             return expr
@@ -266,6 +268,8 @@ def to_host(value: Value) -> np.ndarray:
         with _lock:
             if value.array is None:
                 barrier.flush("a host read", host_read=True)
+    if value.array.__class__ is barrier.Failed:
+        raise value.array.error
     events.count("transfers")
     try:
         return backend.to_host(value.array)

@@ -1,0 +1,139 @@
+"""Plans: from a trace key to what runs for it.
+
+Owns: how live expressions map to a program's arguments and outputs, the rule that a program which returns more serves a smaller live set, and the choice of
+what is donated.  Nothing here runs in the steady state.  May import `programs`, `cache`, `lowering`, `causes`, `events`, `trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import causes, events, lowering, programs
+from .cache import Plan, cache
+from .ir import Expr, Leaf
+from .shape import Shape
+from .trace import Source
+
+# The live expressions of each source: the trace key.
+Live = tuple[tuple[Expr, ...], ...]
+
+
+def make(live: Live, sources: Sequence[Source], cause: str) -> Plan:
+    """The plan of a trace key that is not known yet.
+
+    Raises:
+        ExecutionError: lowering or compiling failed.
+    """
+    number: dict[int, int] = {}
+    roots: list[Expr] = []
+    places: list[tuple[Any, ...]] = []
+    kept: set[tuple[int, int]] = set()  # leaves that are live values themselves
+    for exprs in live:
+        row: list[Any] = []
+        for expr in exprs:
+            if isinstance(expr, Leaf):
+                row.append((expr.source, expr.slot))
+                kept.add((expr.source, expr.slot))
+                continue
+            if id(expr) not in number:
+                number[id(expr)] = len(roots)
+                roots.append(expr)
+            row.append(number[id(expr)])
+        places.append(tuple(row))
+    if not roots:
+        return Plan(None, (), (), tuple(places), (), 0)
+    available = Available(sources)
+    graph = lowering.linearise(roots)
+    larger = _returns_more(graph, available)
+    if larger is not None:
+        events.count("cache_hits")
+        graph = larger
+        position = {expr: k for k, expr in enumerate(graph.outputs)}
+        places = [tuple([position[roots[o]] if o.__class__ is int else o for o in row]) for row in places]
+    else:
+        graph = _with_former_outputs(graph, available)
+    plan = Plan(
+        None,
+        tuple([(leaf.source, leaf.slot) for leaf in graph.leaves]),
+        tuple([(k, tuple([(s.source, s.slot) for s in group])) for k, group in enumerate(graph.scalars) if group]),
+        tuple(places),
+        graph.outputs,
+        len(graph.nodes),
+        graph,
+        frozenset(kept),
+    )
+    plan.site = causes.site(graph)
+    choose_program(plan, available, cause)
+    return plan
+
+
+def choose_program(plan: Plan, available: Available, cause: str) -> None:
+    """Find the plan's program, donating whatever is free now."""
+    assert plan.graph is not None
+    free = [k for k, (s, slot) in enumerate(plan.arguments) if (s, slot) not in plan.kept and available.free(s, slot)]
+    plan.executable, donated = programs.find(plan.graph, free, cause)
+    plan.donated = tuple([plan.arguments[k] for k in donated])
+
+
+# A program that computes this many times the operations needed is not run for the sake of avoiding a compile.
+_MOST_WASTE = 2
+# From this many programs on that differ only in what they return, one is compiled that returns what any of them did.
+_VARIANTS = 3
+
+
+class Available:
+    """What the current trace has: which leaf and scalar slots are filled, and with buffers of which shape."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._free = [source.donatable() for source in sources]  # before the lists below hold the buffers too
+        self._leaves = [source.leaves() for source in sources]
+        self._scalars = [source.scalars() for source in sources]
+
+    def free(self, source: int, slot: int) -> bool:
+        """Whether nobody but the trace holds the buffer of a slot."""
+        return self._free[source][slot]
+
+    def has(self, graph: lowering.Graph) -> bool:
+        """Whether a graph made in some earlier trace can be computed from this one's slots."""
+        for leaf in graph.leaves:
+            leaves = self._leaves[leaf.source]
+            if leaf.slot >= len(leaves) or Shape.of(leaves[leaf.slot].shape, leaves[leaf.slot].dtype) is not leaf.shape:
+                return False
+        return all(
+            s.slot < len(self._scalars[s.source][kind]) for kind, group in enumerate(graph.scalars) for s in group
+        )
+
+
+def _returns_more(graph: lowering.Graph, available: Available) -> lowering.Graph | None:
+    """The graph of a plan of the same trace that returns everything wanted and more: spurious live values must not cost a compile."""
+    wanted = set(graph.outputs)
+    candidates = min([cache.by_root.get(root) or [] for root in graph.outputs], key=len)
+    for plan in reversed(candidates):
+        if (
+            plan.graph is not None
+            and wanted <= set(plan.roots)
+            and plan.operations <= _MOST_WASTE * len(graph.nodes)
+            and available.has(plan.graph)
+        ):
+            return plan.graph
+    return None
+
+
+def _with_former_outputs(graph: lowering.Graph, available: Available) -> lowering.Graph:
+    """The graph, or, where live sets keep varying, one that also returns what its variants returned."""
+    wanted = set(graph.outputs)
+    related = {id(plan): plan for root in graph.outputs for plan in cache.by_root.get(root) or []}
+    variants = [
+        plan
+        for plan in related.values()
+        if 2 * len(wanted.intersection(plan.roots)) >= len(wanted) and plan.operations <= _MOST_WASTE * len(graph.nodes)
+    ]
+    if len(variants) < _VARIANTS - 1:
+        return graph
+    more = {root for plan in variants for root in plan.roots} - wanted
+    if not more:
+        return graph
+    joined = lowering.linearise([*graph.outputs, *sorted(more, key=lambda e: e.id)])
+    fits = len(joined.nodes) <= _MOST_WASTE * len(graph.nodes) and available.has(joined)
+    return joined if fits else graph
