@@ -1,0 +1,67 @@
+"""The core operations: one file a family, one function an operation.
+
+Every operation of the registry is an attribute of this package under its registered name: `ops.add`, `ops.sum`, `ops.slice`.  See `registry.Op` for
+what calling one does, and `docs/add-an-op.md` for how to write one.
+"""
+
+from __future__ import annotations
+
+from . import (
+    arithmetic,
+    binary,
+    compare,
+    convolution,
+    creation,
+    cumulative,
+    elementwise_unary,
+    fourier,
+    indexing,
+    linalg,
+    nn,
+    pooling,
+    random,
+    reductions,
+    registry,
+    shapes,
+    sorting,
+    strided,
+)
+from .registry import REGISTRY, Composite, Op, Sample, composite, op
+
+FAMILIES = (
+    "arithmetic",
+    "binary",
+    "compare",
+    "convolution",
+    "creation",
+    "cumulative",
+    "elementwise_unary",
+    "fourier",
+    "indexing",
+    "linalg",
+    "nn",
+    "pooling",
+    "random",
+    "reductions",
+    "shapes",
+    "sorting",
+    "strided",
+)
+
+__all__ = ["FAMILIES", "REGISTRY", "Composite", "Op", "Sample", "composite", "op", "registry"]
+
+slice_ = shapes.slice_
+
+
+def __getattr__(name: str) -> Op:
+    found = REGISTRY.get(name)
+    if found is None:
+        raise AttributeError(f"there is no operation {name!r}; lazy_core.ops.REGISTRY has them all")
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *REGISTRY])
+
+
+globals().update({name: found for name, found in REGISTRY.items() if name not in globals()})

@@ -1,0 +1,100 @@
+"""Running sums, products and extremes along a dim.
+
+Owns: prefix scans.  16-bit floats are accumulated in f32.  Imports the registry and jax's lax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from ..errors import DtypeError
+from .arithmetic import kind, like
+from .reductions import wide
+from .registry import BOOL, NUMBER, REAL, Sample, axis_of, describe, numbers, op
+
+
+def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    for dims, axis in (((7,), 0), ((3, 4), 0), ((2, 3, 4), -1), ((0, 3), 0)):
+        yield Sample((numbers(rng, dims, dtype, -2, 2),), {"axis": axis})
+
+
+def _nan_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    yield from _samples(dtype, rng)
+    if dtype.kind not in "biuc":
+        yield Sample((np.array([1, 3, 2, np.nan, 5, 3, 3, np.nan], np.float64).astype(dtype),), {"axis": 0})
+
+
+def _scan(name: str, scan: Callable[..., Any], x: Any, axis: int) -> Any:
+    if kind(x) == "b":
+        raise DtypeError(f"{name}({describe(x)}): expected numbers; convert to an integer dtype first")
+    return lax.convert_element_type(scan(wide(x), axis=axis_of(name, axis, x.ndim)), x.dtype)
+
+
+@op(samples=_samples, dtypes=NUMBER)
+def cumsum(x: Any, *, axis: int) -> Any:
+    """The sums of what is up to each place; integers wrap: number[*dims] -> the same.  XLA: a tree of Adds.
+
+    Attributes: axis.
+
+    Raises:
+        ShapeError: the axis is out of bounds.
+        DtypeError: x is bool.
+    """
+    return _scan("cumsum", lax.cumsum, x, axis)
+
+
+@op(samples=_samples, dtypes=NUMBER)
+def cumprod(x: Any, *, axis: int) -> Any:
+    """The products of what is up to each place; integers wrap: number[*dims] -> the same.  XLA: a tree of Multiplies.
+
+    Attributes: axis.
+
+    Raises:
+        ShapeError: the axis is out of bounds.
+        DtypeError: x is bool.
+    """
+    return _scan("cumprod", lax.cumprod, x, axis)
+
+
+def _extreme(name: str, scan: Callable[..., Any], x: Any, axis: int) -> tuple[Any, Any]:
+    if kind(x) == "c":
+        raise DtypeError(f"{name}({describe(x)}): complex numbers have no order here; take abs or real first")
+    axis = axis_of(name, axis, x.ndim)
+    values = lax.convert_element_type(x, np.uint8) if kind(x) == "b" else x
+    best = scan(values, axis=axis)
+    hit = lax.eq(values, best)
+    if kind(x) == "f":
+        hit = lax.bitwise_or(hit, lax.ne(x, x))
+    place = lax.broadcasted_iota(np.dtype(np.int64), x.shape, axis)
+    places = lax.cummax(lax.select(hit, place, like(place, 0)), axis=axis)
+    return lax.convert_element_type(best, x.dtype), places
+
+
+@op(samples=_nan_samples, dtypes=REAL + BOOL)
+def cummax(x: Any, *, axis: int) -> Any:
+    """The largest up to each place and the last position of it; NaN from the first NaN on: real[*dims] -> real[*dims], s64[*dims].
+
+    Attributes: axis.  XLA: a tree of Maximums.
+
+    Raises:
+        ShapeError: the axis is out of bounds.
+        DtypeError: x is complex.
+    """
+    return _extreme("cummax", lax.cummax, x, axis)
+
+
+@op(samples=_nan_samples, dtypes=REAL + BOOL)
+def cummin(x: Any, *, axis: int) -> Any:
+    """The smallest up to each place and the last position of it; NaN from the first NaN on: real[*dims] -> real[*dims], s64[*dims].
+
+    Attributes: axis.  XLA: a tree of Minimums.
+
+    Raises:
+        ShapeError: the axis is out of bounds.
+        DtypeError: x is complex.
+    """
+    return _extreme("cummin", lax.cummin, x, axis)
