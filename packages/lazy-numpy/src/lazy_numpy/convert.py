@@ -1,0 +1,101 @@
+"""Between lazy arrays, NumPy arrays and core values.
+
+Owns: every conversion in and out, and the small constructors that the mappings use.  May import `tensor`, `dtypes`, lazy_core.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lazy_core import values
+from lazy_core.ir import const
+from lazy_core.values import Value
+
+from . import dtypes
+from .tensor import ndarray, scalar, wrap, wrap_any
+
+__all__ = ["from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value", "wrap", "wrap_any"]
+
+
+def is_lazy(x: Any) -> bool:
+    """Whether x is a lazy array or a lazy scalar."""
+    kind = type(x)
+    return kind is ndarray or kind is scalar
+
+
+def is_array(x: Any) -> bool:
+    """Whether x is a lazy array."""
+    return type(x) is ndarray
+
+
+def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
+    """A lazy array with an array's contents; arrays of dtypes that cannot be lazy, and of subclasses, come back as they are.
+
+    Args:
+        array: a NumPy array.
+        owned: nobody else will ever write to it, so that it need not be copied.
+    """
+    if type(array) is not np.ndarray or not dtypes.supports(array.dtype):
+        return array
+    value = values.from_host(array, copy=not owned)
+    if array.dtype.kind in "iu" and 0 < array.size <= 1 << 20:
+        from .mapping import ranges  # indices from the host are checked once, here
+
+        ranges.note(value, int(array.min()), int(array.max()))
+    return wrap(value)
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """A read-only NumPy array with the current contents; a host read where they are pending."""
+    if type(x) is ndarray or type(x) is scalar:
+        return values.to_host(x._get())
+    return np.asarray(x)
+
+
+def to_value(x: Any, dtype: np.dtype | None = None) -> Any:
+    """A value (or constant) for anything array-like.
+
+    Raises:
+        TypeError: its dtype cannot be lazy.
+    """
+    if type(x) is ndarray or type(x) is scalar:
+        return x._get()
+    if isinstance(x, np.generic) or (dtype is not None and type(x) in (bool, int, float, complex)):
+        kind = x.dtype if isinstance(x, np.generic) else dtype
+        if dtypes.supports(kind):
+            return const(x.item() if isinstance(x, np.generic) else x, kind)
+    return operand(x)[0]
+
+
+def operand(x: Any) -> tuple[Any, Any]:
+    """A value or constant, and the dtype (or Python type, for a weak scalar) that promotion sees.
+
+    Raises:
+        fallback.NotLowered: the dtype cannot be lazy.
+    """
+    kind = type(x)
+    if kind is ndarray or kind is scalar:
+        return x._get(), x._shape.dtype
+    if kind in dtypes.WEAK:
+        return x, kind
+    if kind is bool:
+        return const(x, dtypes.BOOL), dtypes.BOOL
+    from .fallback import NotLowered
+
+    if isinstance(x, np.generic):
+        if not dtypes.supports(x.dtype):
+            raise NotLowered(f"an operand of dtype {x.dtype}")
+        return const(x.item(), x.dtype), x.dtype
+    if isinstance(x, np.ndarray) and type(x) is not np.ndarray:
+        raise NotLowered(f"an operand of type {kind.__name__}")
+    array = np.asarray(x)
+    if not dtypes.supports(array.dtype):
+        raise NotLowered(f"an operand of dtype {array.dtype}")
+    return from_numpy(array, owned=not isinstance(x, np.ndarray))._get(), array.dtype
+
+
+def dims_of(value: Any) -> tuple[int, ...]:
+    """The dims of a value, a constant or a Python scalar."""
+    shape = getattr(value, "shape", None)
+    return shape.dims if isinstance(value, Value) or hasattr(shape, "dims") else ()

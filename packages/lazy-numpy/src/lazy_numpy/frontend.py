@@ -1,0 +1,44 @@
+"""The frontend object that lazy_core finds through its entry point.
+
+Owns: `FRONTEND`.  May import `convert`, `conformance`, `dtypes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import lazy_numpy
+
+from . import convert, dtypes
+from .conformance import CONFORMANCE
+
+
+class NumpyFrontend:
+    """NumPy on the lazy core (see `lazy_core.frontend.Frontend`)."""
+
+    name = "numpy"
+    library = "numpy"
+    conformance: Mapping[str, Callable[..., Any]] = CONFORMANCE
+    dtypes = dtypes.NUMERIC
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        """A lazy array with these contents."""
+        return lazy_numpy.array(array)
+
+    def native(self, array: np.ndarray) -> np.ndarray:
+        """NumPy's own array."""
+        return np.array(array)
+
+    def to_numpy(self, tensor: Any) -> np.ndarray:
+        """The contents of either kind of array."""
+        return convert.to_numpy(tensor)
+
+    def is_lazy(self, tensor: Any) -> bool:
+        """Whether an array (or scalar) is lazy."""
+        return convert.is_lazy(tensor)
+
+
+FRONTEND = NumpyFrontend()

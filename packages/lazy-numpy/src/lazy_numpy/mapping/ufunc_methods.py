@@ -1,0 +1,64 @@
+"""The methods of ufuncs on lazy operands: reduce, accumulate, outer, at, reduceat.
+
+Owns: which of them are lowered.  May import `reductions`, `ufuncs`, `base`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..fallback import NotLowered
+from . import reductions, ufuncs
+from .base import NO_VALUE, array
+
+_KIND = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
+
+
+def reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+    """`ufunc.reduce`."""
+    kind = _KIND.get(ufunc)
+    a = array(a)
+    if kind is None:
+        raise NotLowered("only the reductions of sums, products, extrema and logic are lowered")
+    if kind in ("any", "all") and dtype not in (None, bool, np.bool_):
+        raise NotLowered("a logical reduction with a dtype")
+    if ufunc is np.add and a._shape.dtype.kind == "b" and dtype in (bool, np.bool_):
+        raise NotLowered("a sum of bools in bool")
+    return reductions.reduce(kind, a, axis, dtype, out, keepdims, initial, where)
+
+
+def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """`ufunc.accumulate`."""
+    kind = _KIND.get(ufunc)
+    if kind is None or kind in ("any", "all"):
+        raise NotLowered("only running sums, products and extrema are lowered")
+    return reductions.cumulate(kind, a, axis, dtype, out)
+
+
+def outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
+    """`ufunc.outer`."""
+    a, b = array(a), array(b)
+    left = a.reshape(a._shape.dims + (1,) * b._shape.ndim)
+    return ufuncs.call_with(ufunc, (left, b), **kwargs)
+
+
+def at(ufunc: np.ufunc, a: Any, indices: Any, *operands: Any) -> None:
+    """`ufunc.at`: unbuffered, so that repeated indices count each time."""
+    from . import indexing
+
+    if ufunc not in (np.add, np.subtract) or a._shape.dtype.kind not in "iufc":
+        raise NotLowered("only add.at and subtract.at are lowered")
+    values = array(operands[0])
+    if not np.can_cast(np.result_type(a._shape.dtype, values._shape.dtype), a._shape.dtype, "same_kind"):
+        raise NotLowered("a cast that is not of the same kind")
+    indexing.accumulate(a, indices, -values if ufunc is np.subtract else values)
+
+
+def reduceat(ufunc: np.ufunc, *args: Any, **kwargs: Any) -> Any:
+    """`ufunc.reduceat`."""
+    raise NotLowered("reduceat")
+
+
+METHODS = {"reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at, "reduceat": reduceat}
