@@ -1,8 +1,6 @@
 """The disk cache: reuse, verification, safety, bounds."""
 
-import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -163,24 +161,26 @@ def test_second_process_compiles_nothing(tmp_path):
     assert second[1:] == [0, 1]
 
 
-def _write_forever(folder):
-    store = disk.DiskCache()
-    with lazy_core.options(cache_dir=folder):
-        k = 0
-        while True:
-            store.put("program", f"text {k % 50}", bytes([k % 50]) * 20_000)
-            k += 1
+WRITER = """
+import sys
+import lazy_core
+from lazy_core import disk
+store = disk.DiskCache()
+with lazy_core.options(cache_dir=sys.argv[1]):
+    k = 0
+    while True:
+        store.put("program", f"text {k % 50}", bytes([k % 50]) * 20_000)
+        k += 1
+"""
 
 
 def test_concurrent_writers_and_kills_leave_no_half_entries(tmp_path):
     """Writers are killed at random moments; whoever reads sees whole entries only."""
-    context = multiprocessing.get_context("spawn")
     folder = str(tmp_path / "c")
-    writers = [context.Process(target=_write_forever, args=(folder,), daemon=True) for _ in range(2)]
-    for w in writers:
-        w.start()
+    lazy_core.reset_report()
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, folder]) for _ in range(2)]
     reader = disk.DiskCache()
-    deadline = time.time() + 20
+    deadline = time.time() + 60
     found = 0
     with lazy_core.options(cache_dir=folder):
         while found < 200 and time.time() < deadline:
@@ -190,8 +190,8 @@ def test_concurrent_writers_and_kills_leave_no_half_entries(tmp_path):
                     found += 1
                     assert payload == bytes([k]) * 20_000
         for w in writers:
-            os.kill(w.pid, signal.SIGKILL)
-            w.join()
+            w.kill()
+            w.wait()
         for k in range(50):
             payload = reader.get("program", f"text {k}")
             assert payload is None or payload == bytes([k]) * 20_000
