@@ -60,20 +60,33 @@ def transformer():
     return keras.Model(tokens, L.Dense(30)(x)), data, loss, keras.optimizers.AdamW(1e-3, clipnorm=1.0)
 
 
+class CompilesByStep(keras.callbacks.Callback):
+    """Notes the steps in which something was compiled."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.steps: list[int] = []
+        self.step = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = lazy_core.report().counters["compiles"]
+        if now > self.count:
+            self.steps.append(self.step)
+        self.count, self.step = now, self.step + 1
+
+
 def train(make, scope):
-    """Three epochs; returns losses and accuracies by epoch, predictions, and compiles by epoch."""
+    """Three epochs; returns losses and accuracies by epoch, predictions, and the steps (from 0) after which a program was compiled."""
     with scope:
         keras.utils.set_random_seed(0)
         model, (x, y), loss, optimizer = make()
         model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], run_eagerly=True)
-        history, compiles = [], []
-        for _ in range(3):
-            before = lazy_core.report().counters["compiles"]
-            h = model.fit(x, y, batch_size=16, epochs=1, shuffle=False, verbose=0).history
-            history.append((h["loss"][0], h["accuracy"][0]))
-            compiles.append(lazy_core.report().counters["compiles"] - before)
+        watch = CompilesByStep()
+        fitted = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0, callbacks=[watch]).history
+        history = list(zip(fitted["loss"], fitted["accuracy"], strict=True))
         evaluated = model.evaluate(x, y, batch_size=16, verbose=0)
-        return np.array(history), np.array(evaluated), model.predict(x, batch_size=16, verbose=0), compiles
+        return np.array(history), np.array(evaluated), model.predict(x, batch_size=16, verbose=0), watch.steps
 
 
 @pytest.mark.parametrize("make", [mlp, cnn, lstm, transformer])
@@ -86,7 +99,8 @@ def test_fit_evaluate_and_predict_equal_plain_tensorflow(make):
     np.testing.assert_allclose(mine[0], plain[0], rtol=2e-4, atol=2e-4)
     np.testing.assert_allclose(mine[1], plain[1], rtol=2e-4, atol=2e-4)
     np.testing.assert_allclose(mine[2], plain[2], rtol=1e-2, atol=2e-3)
-    assert mine[3][1:] == [0, 0]
+    # Reading the logs at the end of the first epoch (before step 4) is a program of its own.
+    assert mine[3] and set(mine[3]) <= {0, 1, 4}, f"compiled in steps {mine[3]}"
 
 
 def test_a_custom_loop_compiles_two_programs_and_reads_nothing():
@@ -123,6 +137,7 @@ def test_a_changing_learning_rate_does_not_recompile():
         assert lazy_core.report().counters["compiles"] <= 3
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # TensorFlow's own, under NumPy 2
 def test_models_save_and_load(tmp_path):
     with lazy_tf.device():
         model, (x, _), _, _ = mlp()

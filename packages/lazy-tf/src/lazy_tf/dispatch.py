@@ -15,9 +15,11 @@ from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, St
 
 from . import call_tf, capi, fallback, functions, mapping
 from .attributes import OpInfo, Signature, op_info
+from .stepping import stepper
 from .tensor import SMALL, TABLE, Entry, Foreign, HandleMaker, Tensor, Variable, device_tensor, of_host, of_value
 
 _record = values.record
+_count = stepper.count
 _trace = trace.current()
 
 Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
@@ -98,13 +100,19 @@ class Lowered:
             if folded is not None:
                 return folded
         attributes = plan.attributes(inputs) if plan.hosts else plan.attrs.get(()) or plan.attributes(inputs)
+        if plan.refused:
+            reason = plan.refused.get((attributes, tuple([e.dims for e in inputs])))
+            if reason is not None:
+                return otherwise(signature, given, reason)
         try:
             result = _record(self._target, tuple([inputs[i].value or inputs[i].operand() for i in plan.operands]), attributes)
         except (ShapeError, DtypeError, UnsupportedError, ValueError, TypeError, NotImplementedError, IndexError) as error:
             if isinstance(error, StrictError):
                 raise
             fallback.explain_refusal(signature, given, [i for _, start, count, _ in plan.hosts for i in range(start, start + count)])
-            return otherwise(signature, given, f"not lowered: {error}")
+            reason = f"not lowered: {_first_line(error)}"
+            plan.refused[(attributes, tuple([e.dims for e in inputs]))] = reason
+            return otherwise(signature, given, reason)
         if result.__class__ is tuple:
             return [Tensor(d, v.shape.dims, v) for v, d in zip(result, signature.outputs, strict=True)]
         return [Tensor(signature.outputs[0], result.shape.dims, result)]
@@ -114,6 +122,8 @@ def otherwise(signature: Signature, inputs: list[Any], reason: str) -> list[Entr
     """The routes for what has no lowering of its own: XLA's lowering of TensorFlow's operation, else TensorFlow's CPU kernel."""
     info = signature.info
     if mapping.is_input_pipeline(info.name):
+        if stepper.due:
+            stepper.cut()
         return fallback.execute(signature, inputs, len(signature.outputs))
     if call_tf.supports(signature, inputs):
         try:
@@ -206,6 +216,7 @@ class Executor:
 
     def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
         """Run one `TFE_Op`, writing output handles."""
+        _count()
         name = capi.op_name(op, status)
         info, fast = _by_name.get(name) or _resolve(name)
         total = info.arity

@@ -15,11 +15,13 @@ from lazy_core.ir import Expr
 from lazy_core.ops.registry import composite
 
 from .. import capi
+from ..stepping import stepper
 from ..tensor import Entry, Tensor, Variable, of_host, of_value
 from .arrays import scatter_nd
 from .rules import like
 
 _record = values.record
+_INTEGERS = frozenset({capi.TF_DTYPES[np.dtype(n)] for n in ("int32", "int64", "uint32", "uint64")})
 
 FAST: dict[str, Callable[[list[Any]], list[Entry] | None]] = {}
 """Handlers that need no attributes: given the inputs they return the outputs, or None to leave it to the general route."""
@@ -58,7 +60,10 @@ def _assign(inputs: list[Any]) -> list[Entry] | None:
         return None
     if value.dtype != variable.dtype:
         raise capi.StatusError(capi.INVALID_ARGUMENT, f"Trying to assign variable {variable.name} with wrong dtype.")
+    counter = variable.current is not None and value.dims == () and value.dtype in _INTEGERS
     variable.assign(value)
+    if counter:
+        stepper.step_ended()
     return []
 
 
@@ -73,6 +78,8 @@ def _update(name: str, target: Any) -> None:
             message = f"Cannot update variable with shape {list(current.dims)} using a Tensor with shape {list(value.dims)}, shapes must be equal."
             raise capi.StatusError(capi.INVALID_ARGUMENT, message)
         variable.current = of_value(_record(target, (current.operand(), value.operand())), current.dtype)
+        if not current.dims and current.dtype in _INTEGERS:
+            stepper.step_ended()
         return []
 
 
