@@ -1,6 +1,7 @@
 """The backend: XLA through JAX's ahead-of-time interface.
 
-Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit context around lowering, compiling
+Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit context around
+lowering, compiling
 and transfers, so that the process-wide JAX configuration is left to its owner.  May import `errors` and `shape`.
 """
 
@@ -11,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jaxlib.version
 import ml_dtypes
 import numpy as np
 from jax._src import xla_bridge
-from jaxlib import xla_client
+from jaxlib import lapack, xla_client
 
 from .errors import DeviceError, DtypeError
 from .shape import Shape
@@ -67,9 +69,7 @@ def device_name() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of what programs are compiled with."""
-    import jaxlib
-
-    return {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
+    return {"jax": jax.__version__, "jaxlib": jaxlib.version.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
 
 
 def topology() -> str:
@@ -101,7 +101,7 @@ def to_host(array: Any) -> np.ndarray:
 
 def wait(arrays: Sequence[Any]) -> None:
     """Wait until these arrays have been computed."""
-    jax.block_until_ready(list(arrays))
+    jax.block_until_ready(list(arrays))  # type: ignore[no-untyped-call]
 
 
 class Program:
@@ -145,6 +145,8 @@ class Executable:
 def deserialise(payload: bytes) -> Executable | None:
     """The executable of a serialised form that this machine and these versions made, or None if XLA refuses it."""
     device = jax.local_devices()[0]
+    if b"lapack_" in payload:  # it calls LAPACK through pointers that jaxlib fills in only when it lowers a decomposition
+        lapack.prepare_lapack_call("geqrf", np.dtype(np.float32))
     try:
         raw = device.client.deserialize_executable(payload, xla_client.DeviceList((device,)), None)
     except Exception:  # XLA raises several types for a form that it cannot load; the program is then compiled
@@ -160,5 +162,5 @@ def deserialise(payload: bytes) -> Executable | None:
 def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequence[int] = ()) -> Program:
     """Trace and lower a function of arrays of these shapes; the memory of the donated arguments goes to outputs of the same shape."""
     with x64(True):
-        structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]
+        structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]  # type: ignore[no-untyped-call]
         return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs))
