@@ -1,13 +1,13 @@
 """Counter-based random bits: Philox4x32-10 in 32-bit lax arithmetic.
 
-Owns: the generator, the state's layout and how bits become numbers.  The same seed and counter give the same bits on every device and tier.  Imports jax's lax
-only; the operations are in `ops/random.py`.
+Owns: the generator, the state's layout and how bits become numbers.  The same seed and counter give the same bits on every device and
+tier.  Imports jax's lax only; the operations are in `ops/random.py`.
 
-Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): rounds, multipliers and Weyl constants; checked in the tests against that
-paper's known answers.
+Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): rounds, multipliers and Weyl constants; checked in the
+tests against that paper's known answers.
 
-A state is u64[2]: the seed, which is the key, and a counter of 128-bit blocks drawn so far.  Block i of a draw encrypts counter + i and gives four 32-bit
-words; a draw of b blocks leaves counter + b, so no two draws of a stream share a block.
+A state is u64[2]: the seed, which is the key, and a counter of 128-bit blocks drawn so far.  Block i of a draw encrypts counter + i and
+gives four 32-bit words; a draw of b blocks leaves counter + b, so no two draws of a stream share a block.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ def uniform(state: Any, dims: tuple[int, ...], dtype: np.dtype) -> tuple[Any, An
 def normal(state: Any, dims: tuple[int, ...], dtype: np.dtype) -> tuple[Any, Any]:
     """Standard normal numbers, and the next state.
 
-    By inversion, sqrt(2) erfinv(u): one word a number whatever the dims, monotone in the bits, and one fused pass without sines, where Box-Muller pairs
-    numbers up.  u is an odd multiple of 2**-23 (2**-52) in (-1, 1), so that the result is symmetric, never zero and never infinite; it stays within 5.2 (8.1) deviations.
+    By inversion, sqrt(2) erfinv(u): one word a number whatever the dims, monotone in the bits, and one fused pass without sines, where
+    Box-Muller pairs numbers up.  u is an odd multiple of 2**-23 (2**-52) in (-1, 1), so that the result is symmetric, never zero and never
+    infinite; it stays within 5.2 (8.1) deviations.
     """
     width, digits, computed = _float_width(dtype)
     digits -= 1

@@ -1,31 +1,14 @@
 """The core operations: one file a family, one function an operation.
 
-Every operation of the registry is an attribute of this package under its registered name: `ops.add`, `ops.sum`, `ops.slice`.  See `registry.Op` for
-what calling one does, and `docs/add-an-op.md` for how to write one.
+Every operation of the registry is an attribute of this package under its registered name: `ops.add`, `ops.sum`, `ops.slice`.
+See `registry.Op` for what calling one does, and `docs/add-an-op.md` for how to write one.
 """
 
 from __future__ import annotations
 
-from . import (
-    arithmetic,
-    binary,
-    compare,
-    convolution,
-    creation,
-    cumulative,
-    elementwise_unary,
-    fourier,
-    indexing,
-    linalg,
-    nn,
-    pooling,
-    random,
-    reductions,
-    registry,
-    shapes,
-    sorting,
-    strided,
-)
+import importlib
+
+from . import registry
 from .registry import REGISTRY, Composite, Op, Sample, composite, op
 
 FAMILIES = (
@@ -48,9 +31,12 @@ FAMILIES = (
     "strided",
 )
 
+for _family in FAMILIES:
+    importlib.import_module(f"{__name__}.{_family}")
+
 __all__ = ["FAMILIES", "REGISTRY", "Composite", "Op", "Sample", "composite", "op", "registry"]
 
-slice_ = shapes.slice_
+slice_ = REGISTRY["slice"]
 
 
 def __getattr__(name: str) -> Op:

@@ -1,7 +1,7 @@
 """Functions of two operands of one dtype, element by element, dims broadcast as NumPy does.
 
-Owns: arithmetic, division in all its kinds, powers, extremes, bits.  Integer division by zero gives zero, as in NumPy, and nothing is promoted.
-Imports the registry and jax's lax.
+Owns: arithmetic, division in all its kinds, powers, extremes, bits.  Integer division by zero gives zero, as in NumPy, and nothing is
+promoted. Imports the registry and jax's lax.
 """
 
 from __future__ import annotations

@@ -190,8 +190,8 @@ def _convert_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Samp
 def convert(x: Any, *, dtype: np.dtype) -> Any:
     """A cast with the rules of C on x86: dtype[*dims] -> another dtype[*dims].
 
-    Integers wrap; floats lose their fraction, and become the smallest integer of the width that the processor converts to (32 bits for narrower
-    dtypes, 64 for u32) where they do not fit; complex numbers lose their imaginary part; bool is x != 0.
+    Integers wrap; floats lose their fraction, and become the smallest integer of the width that the processor converts to (32 bits for
+    narrower dtypes, 64 for u32) where they do not fit; complex numbers lose their imaginary part; bool is x != 0.
 
     Attributes: dtype.  XLA: Convert, and Compare and Select from float to integer.
     """
@@ -212,13 +212,18 @@ def _float_to_integer(x: Any, dtype: np.dtype) -> Any:
     limit = 2.0 ** (63 if name == "int64" else 31)
     if x.dtype == np.float16:
         x = lax.convert_element_type(x, np.float32)
-    unsigned = dtype == np.uint64
-    big = lax.ge(x, like(x, limit)) if unsigned else None
-    small = lax.select(big, lax.sub(x, like(x, limit)), x) if unsigned else x
-    whole = lax.convert_element_type(small, name)  # saturates below, which is the value wanted there
-    whole = lax.select(lax.lt(small, like(x, limit)), whole, lax.full(x.shape, np.iinfo(name).min, np.dtype(name)))
-    result = lax.convert_element_type(whole, dtype)
-    return lax.select(big, lax.bitwise_xor(result, like(result, 1 << 63)), result) if unsigned else result
+    if dtype == np.uint64:  # the upper half goes through the lower one
+        big = lax.ge(x, like(x, limit))
+        low = _truncated(lax.select(big, lax.sub(x, like(x, limit)), x), name, limit)
+        result = lax.convert_element_type(low, dtype)
+        return lax.select(big, lax.bitwise_xor(result, like(result, 1 << 63)), result)
+    return lax.convert_element_type(_truncated(x, name, limit), dtype)
+
+
+def _truncated(x: Any, name: str, limit: float) -> Any:
+    """A float as s32 or s64, the smallest of them where it does not fit; XLA's conversion saturates, which gives that below."""
+    whole = lax.convert_element_type(x, np.dtype(name))
+    return lax.select(lax.lt(x, like(x, limit)), whole, lax.full(x.shape, np.iinfo(name).min, np.dtype(name)))
 
 
 def _bitcast_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:

@@ -1,7 +1,7 @@
 """Convolutions of any number of spatial dims, and their exact transposes.
 
-Owns: conv and its gradients, with layouts, strides, padding, dilations and groups as attributes.  The gradients are the linear transposes of conv itself, so
-they agree with it for every combination.  Imports the registry and jax.
+Owns: conv and its gradients, with layouts, strides, padding, dilations and groups as attributes.  The gradients are the linear transposes
+of conv itself, so they agree with it for every combination.  Imports the registry and jax.
 """
 
 from __future__ import annotations
@@ -16,19 +16,28 @@ from jax import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .linalg import FULL, accumulator
-from .registry import COMPLEX, FLOAT, Sample, describe, numbers, op, same_dtype
+from .registry import COMPLEX, FLOAT, Sample, abstract, describe, numbers, op, same_dtype
 
 Dims = Sequence[int]
 Padding = Sequence[tuple[int, int]]
 Spec = tuple[str, str, str]
 
-# (input dims, filter dims, attributes)
-_CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
-    ((2, 3, 7, 6), (4, 3, 3, 3), {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "lhs_dilation": (1, 1), "rhs_dilation": (1, 1), "groups": 1, "spec": ("NCHW", "OIHW", "NCHW")}),
-    ((2, 7, 8, 4), (3, 2, 2, 6), {"strides": (2, 3), "padding": ((0, 1), (2, 0)), "lhs_dilation": (1, 1), "rhs_dilation": (1, 2), "groups": 2, "spec": ("NHWC", "HWIO", "NHWC")}),
-    ((1, 2, 9), (2, 2, 3), {"strides": (2,), "padding": ((0, 0),), "lhs_dilation": (2,), "rhs_dilation": (1,), "groups": 1, "spec": ("NCW", "OIW", "NCW")}),
-    ((1, 4, 5, 5), (4, 1, 3, 3), {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "lhs_dilation": (1, 1), "rhs_dilation": (1, 1), "groups": 4, "spec": ("NCHW", "OIHW", "NCHW")}),
-)  # fmt: skip
+Case = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]
+
+
+def _case(dims: Any, filter_dims: Any, strides: Any, padding: Any, lhs: Any, rhs: Any, groups: int, spec: Spec) -> Case:
+    """Input dims, filter dims and attributes of a sample."""
+    names = {"strides": strides, "padding": padding, "lhs_dilation": lhs, "rhs_dilation": rhs, "groups": groups, "spec": spec}
+    return dims, filter_dims, names
+
+
+_NCHW = ("NCHW", "OIHW", "NCHW")
+_CASES = (
+    _case((2, 3, 7, 6), (4, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 1, _NCHW),
+    _case((2, 7, 8, 4), (3, 2, 2, 6), (2, 3), ((0, 1), (2, 0)), (1, 1), (1, 2), 2, ("NHWC", "HWIO", "NHWC")),
+    _case((1, 2, 9), (2, 2, 3), (2,), ((0, 0),), (2,), (1,), 1, ("NCW", "OIW", "NCW")),
+    _case((1, 4, 5, 5), (4, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 4, _NCHW),
+)
 
 
 def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
@@ -37,7 +46,7 @@ def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
 
 
 def _output_dims(dims: tuple[int, ...], filter_dims: tuple[int, ...], attributes: dict[str, Any]) -> tuple[int, ...]:
-    x, w = (jax.ShapeDtypeStruct(d, np.dtype(np.float32)) for d in (dims, filter_dims))
+    x, w = (abstract(d, np.dtype(np.float32)) for d in (dims, filter_dims))
     return tuple(jax.eval_shape(lambda a, b: _conv(a, b, **attributes), x, w).shape)
 
 
@@ -58,7 +67,7 @@ def _conv(x: Any, w: Any, *, strides: Dims, padding: Padding, lhs_dilation: Dims
         x,
         w,
         tuple(strides),
-        [tuple(p) for p in padding],
+        [(lo, hi) for lo, hi in padding],
         tuple(lhs_dilation),
         tuple(rhs_dilation),
         dimension_numbers=spec,
@@ -83,7 +92,8 @@ def _check(name: str, first: Any, second: Any, ndim: int, attributes: dict[str, 
         or any(len(s) != ndim for s in attributes["spec"])
     ):
         raise ShapeError(
-            f"{name}({describe(first, second)}) with layouts {attributes['spec']}: strides, padding and dilations must have {spatial} entries each"
+            f"{name}({describe(first, second)}) with layouts {attributes['spec']}: "
+            f"strides, padding and dilations must have {spatial} entries each"
         )
 
 
@@ -91,14 +101,14 @@ def _check(name: str, first: Any, second: Any, ndim: int, attributes: dict[str, 
 def conv(x: Any, w: Any, *, strides: Dims, padding: Padding, lhs_dilation: Dims, rhs_dilation: Dims, groups: int, spec: Spec) -> Any:
     """Convolution (a correlation: the filter is not flipped): float[n,c,*spatial], float[o,c/groups,*window] -> float[n,o,*out].
 
-    Attributes: strides; padding, (before, after) a dim; lhs_dilation, rhs_dilation, steps between elements of x and of w; groups of features; spec, the
-    layouts of x, w and the result, such as ("NCHW", "OIHW", "NCHW").  XLA: Convolution.
+    Attributes: strides; padding, (before, after) a dim; lhs_dilation, rhs_dilation, steps between elements of x and of w; groups of
+    features; spec, the layouts of x, w and the result, such as ("NCHW", "OIHW", "NCHW").  XLA: Convolution.
 
     Raises:
         DtypeError: the dtypes differ, or are not float or complex.
         ShapeError: features, groups or the number of dims do not fit.
     """
-    attributes = {
+    attributes: dict[str, Any] = {
         "strides": strides,
         "padding": padding,
         "lhs_dilation": lhs_dilation,
@@ -122,7 +132,7 @@ def conv_input_grad(
         DtypeError: the dtypes differ, or are not float or complex.
         ShapeError: g has not the dims of conv's result.
     """
-    attributes = {
+    attributes: dict[str, Any] = {
         "strides": strides,
         "padding": padding,
         "lhs_dilation": lhs_dilation,
@@ -146,7 +156,7 @@ def conv_filter_grad(
         DtypeError: the dtypes differ, or are not float or complex.
         ShapeError: g has not the dims of conv's result.
     """
-    attributes = {
+    attributes: dict[str, Any] = {
         "strides": strides,
         "padding": padding,
         "lhs_dilation": lhs_dilation,
@@ -159,7 +169,7 @@ def conv_filter_grad(
 
 
 def _transposed(name: str, forward: Any, dims: tuple[int, ...], g: Any) -> Any:
-    target = jax.ShapeDtypeStruct(dims, g.dtype)
+    target = abstract(dims, g.dtype)
     out = jax.eval_shape(forward, target)
     if out.shape != g.shape:
         raise ShapeError(f"{name}: the gradient {describe(g)} must have the dims of the convolution's result, {tuple(out.shape)}")

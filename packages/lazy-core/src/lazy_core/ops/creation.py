@@ -1,6 +1,7 @@
 """Arrays out of nothing, or of one scalar.
 
-Owns: full, iota and eye.  Called with no array among its arguments such an operation is recorded, never run.  Imports the registry and jax's lax.
+Owns: full, iota and eye.  Called with no array among its arguments such an operation is recorded, never run.  Imports the registry and
+jax's lax.
 """
 
 from __future__ import annotations

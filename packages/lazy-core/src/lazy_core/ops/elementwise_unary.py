@@ -1,7 +1,7 @@
 """Functions of one operand, element by element: logarithms, trigonometry, special functions.
 
-Owns: the mathematical functions, for floats and complex numbers only; arithmetic and rounding stand in `arithmetic`.  16-bit floats are computed by XLA in
-32 bits.  Imports the registry and jax's lax.
+Owns: the mathematical functions, for floats and complex numbers only; arithmetic and rounding stand in `arithmetic`.  16-bit floats are
+computed by XLA in 32 bits.  Imports the registry and jax's lax.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
 def fft(x: Any, *, kind: str, lengths: Sequence[int]) -> Any:
     """The transform over the last dims: c64[..,*lengths] -> c64[..,*lengths]; rfft f32[..,n] -> c64[..,n//2+1], and irfft back.
 
-    Attributes: kind, "fft", "ifft", "rfft" or "irfft" (the inverse ones divide by the number of elements); lengths, of the last 1 to 3 dims in the
-    untransformed domain.  XLA: Fft.
+    Attributes: kind, "fft", "ifft", "rfft" or "irfft" (the inverse ones divide by the number of elements); lengths, of the last 1 to 3
+    dims in the untransformed domain.  XLA: Fft.
 
     Raises:
         ShapeError: the lengths do not fit, or the kind is another.

@@ -1,7 +1,8 @@
 """Reads and writes at places held in arrays.
 
-Owns: gathers and scatters.  Negative indices count from the end unless an attribute says otherwise; whoever records must have refused indices that are
-out of bounds, where its library does, since a program cannot raise.  0-d indices become dynamic slices.  Imports the registry and jax.
+Owns: gathers and scatters.  Negative indices count from the end unless an attribute says otherwise.  Whoever records must have refused
+indices that are out of bounds, where its library does, since a program cannot raise.  0-d indices become dynamic slices.
+Imports the registry and jax.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def _take_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]
 def take(x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     """Whole slices along a dim: dtype[..,n,..], integer[*idx] -> dtype[..,*idx,..].  XLA: Gather; DynamicSlice for a 0-d index.
 
-    Attributes: axis; mode: "clip" moves indices into 0..n-1, negative ones to 0; "wrap" takes them modulo n; "fill" counts negative ones from the end
-    and gives NaN, the smallest signed or the largest unsigned integer outside.
+    Attributes: axis; mode: "clip" moves indices into 0..n-1, negative ones to 0; "wrap" takes them modulo n; "fill" counts negative ones
+    from the end and gives NaN, the smallest signed or the largest unsigned integer outside.
 
     Raises:
         ShapeError: the axis is out of bounds, or of size 0 while there are indices.
@@ -145,9 +146,11 @@ def _box(x: Any, axes: tuple[int, ...], indices: Sequence[Any]) -> tuple[list[An
 def index(x: Any, *indices: Any, axes: Sequence[int], mode: str = "clip") -> Any:
     """Advanced indexing: dtype[*dims], integer[*idx].. -> dtype[*result].
 
-    The indices broadcast together and select along `axes`; their dims stand where the axes stood if those are neighbours, else in front, as in NumPy.
+    The indices broadcast together and select along `axes`; their dims stand where the axes stood if those are neighbours, else in front,
+    as in NumPy.
 
-    Attributes: axes, one for each index; mode, what happens outside after counting negative indices from the end: "clip" or "fill" (see take).
+    Attributes: axes, one for each index; mode, what happens outside after counting negative indices from the end: "clip" or "fill" (see
+    take).
     XLA: Gather; DynamicSlice where all indices are 0-d.
 
     Raises:
@@ -242,8 +245,8 @@ def _scatter_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Samp
 def scatter(x: Any, indices: Any, updates: Any, *, axis: int, reduce: str) -> Any:
     """X with x[.., indices[.., i, ..], ..] combined with updates[.., i, ..]: dtype[*dims], integer[*idx], dtype[*idx] -> dtype[*dims].
 
-    Attributes: axis; reduce, "set" (of several writes the last stays), "add", "mul", "max" or "min".  No dim of the indices but `axis` may be larger
-    than the operand's.  XLA: Scatter.
+    Attributes: axis; reduce, "set" (of several writes the last stays), "add", "mul", "max" or "min".  No dim of the indices but `axis` may
+    be larger than the operand's.  XLA: Scatter.
 
     Raises:
         ShapeError: the dims do not fit, or the axis is out of bounds.
@@ -258,7 +261,8 @@ def scatter(x: Any, indices: Any, updates: Any, *, axis: int, reduce: str) -> An
         or any(n > m for a, (n, m) in enumerate(zip(indices.shape, x.shape, strict=True)) if a != axis)
     ):
         raise ShapeError(
-            f"scatter({describe(x, indices, updates)}) along axis {axis}: indices and updates must have equal dims, none but the axis larger than x's"
+            f"scatter({describe(x, indices, updates)}) along axis {axis}: "
+            f"indices and updates must have equal dims, none but the axis larger than x's"
         )
     write = {"set": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}.get(reduce)
     if write is None:

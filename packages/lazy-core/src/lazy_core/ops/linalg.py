@@ -1,7 +1,7 @@
 """Products of matrices and factorisations.
 
-Owns: dot products in every form (full precision on accelerators too, 16-bit floats accumulated in f32), and what LAPACK does.  A singular or indefinite
-matrix gives NaN or infinities: raising is the frontend's, after a host read.  Imports the registry and jax.
+Owns: dot products in every form (full precision on accelerators too, 16-bit floats accumulated in f32), and what LAPACK does.  A singular
+or indefinite matrix gives NaN or infinities: raising is the frontend's, after a host read.  Imports the registry and jax.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _matmul_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sampl
 
 @op(samples=_matmul_samples)
 def matmul(x: Any, y: Any) -> Any:
-    """NumPy's matmul: dtype[..,m,k], dtype[..,k,n] -> dtype[..,m,n], leading dims broadcast; a vector is a row on the left, a column on the right.
+    """NumPy's matmul: dtype[..,m,k], dtype[..,k,n] -> dtype[..,m,n].
+
+    Leading dims broadcast; a vector is a row on the left and a column on the right.
 
     XLA: DotGeneral.
 
@@ -54,7 +56,8 @@ def matmul(x: Any, y: Any) -> Any:
         raise ShapeError(f"matmul({describe(x, y)}): 0-d operands have no matrix product; use mul")
     if x.shape[-1] != y.shape[-2 if y.ndim > 1 else 0]:
         raise ShapeError(
-            f"matmul({describe(x, y)}): {x.shape[-1]} columns on the left meet {y.shape[-2 if y.ndim > 1 else 0]} rows on the right; they must be equal"
+            f"matmul({describe(x, y)}): {x.shape[-1]} columns on the left "
+            f"meet {y.shape[-2 if y.ndim > 1 else 0]} rows on the right; they must be equal"
         )
     if kind(x) == "b":
         return lax.ne(matmul.fn(lax.convert_element_type(x, np.int32), lax.convert_element_type(y, np.int32)), np.int32(0))
@@ -129,7 +132,7 @@ def _square_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sampl
 def _hermitian(rng: np.random.Generator, dims: tuple[int, ...], dtype: np.dtype, definite: bool) -> np.ndarray:
     a = numbers(rng, dims, dtype, -1, 1)
     a = a @ np.conj(np.swapaxes(a, -1, -2)) if definite else a + np.conj(np.swapaxes(a, -1, -2))
-    return (a + (np.eye(dims[-1]) if definite else 0)).astype(dtype)
+    return np.asarray(a + (np.eye(dims[-1]) if definite else 0), dtype)
 
 
 def _definite_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:

@@ -1,7 +1,7 @@
 """Pooling over windows, and its gradients.
 
-Owns: maximum and average pooling.  Gradients are sums of padded arrays, one for each place in the window, which XLA fuses into one pass; nothing is scattered.
-Imports the registry and jax.
+Owns: maximum and average pooling.  Gradients are sums of padded arrays, one for each place in the window, which XLA fuses into one pass;
+nothing is scattered. Imports the registry and jax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax import lax
 
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind, like
-from .registry import FLOAT, REAL, Sample, describe, numbers, op
+from .registry import FLOAT, REAL, Sample, abstract, describe, numbers, op
 
 Dims = Sequence[int]
 Padding = Sequence[tuple[int, int]]
@@ -66,7 +66,7 @@ def max_pool(x: Any, *, window: Dims, strides: Dims, padding: Padding, dilation:
     """
     _check("max_pool", x, x.ndim, window, strides, padding, dilation)
     return lax.reduce_window(
-        x, _lowest(x.dtype), lax.max, tuple(window), tuple(strides), [tuple(p) for p in padding], None, tuple(dilation)
+        x, _lowest(x.dtype), lax.max, tuple(window), tuple(strides), [(lo, hi) for lo, hi in padding], None, tuple(dilation)
     )
 
 
@@ -84,7 +84,7 @@ class _Windows:
         self.count = len(window)
         self.lead = dims[: len(dims) - self.count]
         self.sizes = dims[len(dims) - self.count :]
-        self.strides, self.padding, self.dilation = tuple(strides), [tuple(p) for p in padding], tuple(dilation)
+        self.strides, self.padding, self.dilation = tuple(strides), [(lo, hi) for lo, hi in padding], tuple(dilation)
         per_dim = zip(self.sizes, window, strides, self.padding, dilation, strict=True)
         self.out = tuple(_out(*each) for each in per_dim)  # type: ignore[arg-type]
         self.offsets = list(itertools.product(*[range(w) for w in window]))
@@ -292,7 +292,7 @@ def _averaged(total: Any, dims: Dims, window: Dims, strides: Dims, padding: Padd
 
 
 def _sum_windows(x: Any, window: Dims, strides: Dims, padding: Padding) -> Any:
-    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, tuple(window), tuple(strides), [tuple(p) for p in padding])
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, tuple(window), tuple(strides), [(lo, hi) for lo, hi in padding])
 
 
 @op(samples=_avg_samples, dtypes=FLOAT)
@@ -336,5 +336,5 @@ def avg_pool_grad(g: Any, *, input_dims: Dims, window: Dims, strides: Dims, padd
     if g.shape != expected:
         raise ShapeError(f"avg_pool_grad({describe(g)}): expected a gradient of dims {expected}")
     shares = _averaged(wide, input_dims, window, strides, padding, count_include_pad)
-    forward = jax.linear_transpose(lambda x: _sum_windows(x, window, strides, padding), jax.ShapeDtypeStruct(tuple(input_dims), wide.dtype))
+    forward = jax.linear_transpose(lambda x: _sum_windows(x, window, strides, padding), abstract(input_dims, wide.dtype))
     return lax.convert_element_type(forward(shares)[0], g.dtype)

@@ -1,7 +1,7 @@
 """Random draws: functions of a state that also give the next state.
 
-Owns: the distributions.  A state is u64[2] (see `lazy_core.random`), a value threaded through the trace: two draws from one state are equal by design.
-Imports the registry, `lazy_core.random` and jax's lax.
+Owns: the distributions.  A state is u64[2] (see `lazy_core.random`), a value threaded through the trace: two draws from one state are
+equal by design. Imports the registry, `lazy_core.random` and jax's lax.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reductions over dims.
 
-Owns: sums, products, extremes, their positions, means and variances.  The result's dtype is the operand's (widening `cumsum(int32)` or `sum(bool)` is
-the frontend's promotion), but 16-bit floats are accumulated in f32.  Imports the registry and jax's lax.
+Owns: sums, products, extremes, their positions, means and variances.  The result's dtype is the operand's (widening `cumsum(int32)` or
+`sum(bool)` is the frontend's promotion), but 16-bit floats are accumulated in f32.  Imports the registry and jax's lax.
 """
 
 from __future__ import annotations
@@ -177,7 +177,9 @@ def _var_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
 
 @op(samples=_var_samples, dtypes=FLOAT + COMPLEX)
 def var(x: Any, *, axes: Axes, keepdims: bool, correction: float) -> Any:
-    """The variance over dims, in two passes: float[*dims] -> float[*dims without axes]; of complex numbers the real sum of squared distances.
+    """The variance over dims, in two passes: float[*dims] -> float[*dims without axes].
+
+    Of complex numbers it is real: the mean squared distance.
 
     Attributes: as for sum; correction, taken from the count in the divisor, which is at least 0.  XLA: Reduce(Add), Divide.
 

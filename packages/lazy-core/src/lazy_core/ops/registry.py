@@ -1,7 +1,8 @@
 """The registry of operations: one function is an operation's lowering, shape rule, documentation and test inputs.
 
-Owns: `Op`, the `op` decorator, `REGISTRY`, `Composite`, `Sample`, and the hooks through which recorders are installed (the trace and the values come
-later in the order of imports, so they hand their recorders in).  May import `ir`, `shape`, `errors` and jax; never `trace`, `values` or a frontend.
+Owns: `Op`, the `op` decorator, `REGISTRY`, `Composite`, `Sample`, and the hooks through which recorders are installed (the trace and the
+values come later in the order of imports, so they hand their recorders in).  May import `ir`, `shape`, `errors` and jax; never `trace`,
+`values` or a frontend.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Op:
         given, needed = set(attributes.kwargs), set(self.attr_names)
         if given - needed or needed - given - set(self.defaults):
             raise TypeError(f"{self.name} takes the attributes ({', '.join(self.attr_names)}), not ({', '.join(sorted(given))})")
-        structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]
+        structs = [abstract(s.dims, s.dtype) for s in shapes]
         try:
             with jax.enable_x64(True):
                 result = jax.eval_shape(lambda *xs: self.fn(*xs, **attributes.kwargs), *structs)
@@ -177,6 +178,11 @@ def _with_arrays(fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn(*[a if isinstance(a, jax.Array) else jnp.asarray(a) for a in args], **kwargs)
 
     return lowering
+
+
+def abstract(dims: Sequence[int], dtype: Any) -> Any:
+    """An array that has only dims and a dtype, to trace a function with."""
+    return jax.ShapeDtypeStruct(tuple(dims), dtype)  # type: ignore[no-untyped-call]
 
 
 REGISTRY: dict[str, Op] = {}

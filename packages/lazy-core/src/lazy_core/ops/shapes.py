@@ -246,7 +246,8 @@ def slice_(x: Any, *, starts: Dims, limits: Dims, strides: Dims) -> Any:
         raise ShapeError(f"slice({describe(x)}): expected starts, limits and strides for each of {x.ndim} dims")
     if any(not 0 <= lo <= hi <= n or by < 1 for lo, hi, by, n in zip(starts, limits, strides, x.shape, strict=True)):
         raise ShapeError(
-            f"slice({describe(x)}) from {tuple(starts)} to {tuple(limits)} by {tuple(strides)}: outside the operand; expected 0 <= start <= limit <= size, stride > 0"
+            f"slice({describe(x)}) from {tuple(starts)} to {tuple(limits)} by {tuple(strides)}: "
+            f"outside the operand; expected 0 <= start <= limit <= size, stride > 0"
         )
     return lax.slice(x, tuple(starts), tuple(limits), tuple(strides))
 
@@ -265,7 +266,8 @@ def _check_box(name: str, x: Any, sizes: Sequence[int], starts: Sequence[Any]) -
         or any(not 0 <= s <= n for s, n in zip(sizes, x.shape, strict=False))
     ):
         raise ShapeError(
-            f"{name}({describe(x, *starts)}): expected one 0-d start for each of {x.ndim} dims, and a box within the operand, not {tuple(sizes)}"
+            f"{name}({describe(x, *starts)}): "
+            f"expected one 0-d start for each of {x.ndim} dims, and a box within the operand, not {tuple(sizes)}"
         )
 
 
@@ -288,7 +290,9 @@ def _dynamic_update_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterat
 
 @op(samples=_dynamic_update_samples)
 def dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
-    """With a box replaced at places known at run time, moved inside where it would leave: dtype[*dims], dtype[*box], s64[] a dim -> dtype[*dims].
+    """With a box replaced at places known at run time: dtype[*dims], dtype[*box], s64[] a dim -> dtype[*dims].
+
+    The box is moved inside where it would leave.
 
     XLA: DynamicUpdateSlice.
 
@@ -324,7 +328,8 @@ def update_slice(x: Any, update: Any, *, starts: Dims, strides: Dims) -> Any:
         lo < 0 or by < 1 or lo + span > n for lo, by, span, n in zip(starts, strides, spans, x.shape, strict=True)
     ):
         raise ShapeError(
-            f"update_slice({describe(x, update)}) from {tuple(starts)} by {tuple(strides)}: the box leaves the operand, or a stride is not positive"
+            f"update_slice({describe(x, update)}) from {tuple(starts)} by {tuple(strides)}: "
+            "the box leaves the operand, or a stride is not positive"
         )
     if update.size == 0:
         return x
