@@ -2,11 +2,12 @@
 
     python benchmarks/record_and_barrier.py [--json FILE] [--rounds 30]
 
-For 10, 100, 1,000 and 5,000 pending operations: microseconds to record one operation (median over rounds of a whole trace), microseconds a barrier takes
-without waiting for execution, and the part of it that is not XLA's own call (the lookup).  The figures are ratios of one run on one machine: other
-load changes both sides alike.  Recording thousands of operations evicts the barrier's code and data from the processor's caches, so each row is also measured
-with caches that were emptied before the barrier: what then still grows with the number of pending operations is work, not cold memory.  The bars that the project holds itself to: 1.0 us an operation, and a barrier at 5,000 pending
-operations at most twice one at 100.
+For 10, 100, 1,000 and 5,000 pending operations: microseconds to record one operation (median over rounds of a whole trace),
+microseconds a barrier takes without waiting for execution, and the part of it that is not XLA's own call (the lookup).  The
+figures are ratios of one run on one machine: other load changes both sides alike.  Recording thousands of operations evicts
+the barrier's code and data from the processor's caches, so each row is also measured with caches that were emptied before
+the barrier: what then still grows with the number of pending operations is work, not cold memory. The bars that the project
+holds itself to: 1.0 us an operation, and a barrier at 5,000 pending operations at most twice one at 100.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Liveness, donation and causes: spurious live values do not recompile, buffers that nobody holds are reused, and every compile says why."""
+"""Liveness, donation and causes: spurious values, reused buffers, and a reason for every compile."""
 
 import gc
 import itertools

@@ -152,7 +152,7 @@ def test_scalar_that_changes_every_step_compiles_at_most_twice():
 
 
 def test_several_constants_within_one_trace_stay_baked():
-    """x * 2 and x * 3 in one step are two constants, in every later step too."""
+    """X * 2 and x * 3 in one step are two constants, in every later step too."""
     x = f32(3)
     for _ in range(4):
         a = values.record(ops.mul, (x, ir.const(2, np.float32)))

@@ -1,8 +1,8 @@
 """The backend: XLA through JAX's ahead-of-time interface.
 
-Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit context around
-lowering, compiling
-and transfers, so that the process-wide JAX configuration is left to its owner.  May import `errors` and `shape`.
+Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
+context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
+import `errors` and `shape`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Barriers: when pending work is handed to the device.
 
-Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at once and does not wait.
-Its cost in the steady state does not depend on how many operations are pending: the live expressions are the key of the program.
-May import `plans`, `programs`, `cache`, `backend`, `trace`, `events`.
+Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
+once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
+expressions are the key of the program. May import `plans`, `programs`, `cache`, `backend`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
@@ -20,7 +20,7 @@ from . import backend, events, plans, programs, trace
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError
-from .ir import Expr, Leaf
+from .ir import Expr
 from .trace import Source
 
 _trace = trace.current()
@@ -47,7 +47,8 @@ def barrier(wait: bool = False) -> None:
 
     Raises:
         BarrierError: called inside a lowering, a composite or a callback.
-        ExecutionError: compiling or running something failed.  Values that do not depend on it are materialised; reading one that does raises again.
+        ExecutionError: compiling or running something failed.  Values that do not depend on it are materialised; reading one that does
+        raises again.
     """
     error = flush("barrier()")
     if error is not None:
@@ -163,5 +164,3 @@ def _executable_now(plan: Plan, sources: list[Source], cause: str) -> backend.Ex
 
 
 _VECTOR = (np.float64, np.int64, np.complex128)
-
-

@@ -1,9 +1,9 @@
 """The executable cache, exact at every level.
 
-Owns: three keys for one program.  The *trace key* is the tuple of live output expressions (identity; one lookup in the steady state).  On a miss the
-graph is renumbered from its outputs: the *structural key* joins equal graphs that were recorded in another order, in another slot or by another
-frontend, without lowering them.  Last, the *canonical key* is the StableHLO text without locations.  No hash decides which program runs.
-May import `lowering`, `backend`, `config`.
+Owns: three keys for one program.  The *trace key* is the tuple of live output expressions (identity; one lookup in the
+steady state).  On a miss the graph is renumbered from its outputs: the *structural key* joins equal graphs that were
+recorded in another order, in another slot or by another frontend, without lowering them.  Last, the *canonical key* is the
+StableHLO text without locations.  No hash decides which program runs. May import `lowering`, `backend`, `config`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _PLANS_PER_ROOT = 8
 
 
 class Lru(Generic[T]):
-    """A table that forgets what was used least recently, once it holds more than `config.max_executables` entries,
-    times a share for tables with several entries a program."""
+    """A table of at most `config.max_executables` entries times a share, which forgets what was used least recently.
+
+    The share is for tables with several entries a program.
+    """
 
     def __init__(self, share: int = 1) -> None:
         self._share = share

@@ -1,7 +1,7 @@
 """Why a program was compiled: the nearest program known from the same place, and the first difference from it.
 
-Owns: a bounded memory of compiled graphs by the line that recorded their last operation, and the sentence that a report shows.  Nothing here is touched while a cache
-hits.  May import `lowering`, `ir`.
+Owns: a bounded memory of compiled graphs by the line that recorded their last operation, and the sentence that a report
+shows.  Nothing here is touched while a cache hits.  May import `lowering`, `ir`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def _difference(old: _Sketch, new: _Sketch) -> str:
         if was[1] != now[1]:
             return f"operation {k}, {now[0]} at {now[2]}, now gives {now[1]} instead of {was[1]}{_advice(was[1], now[1])}"
     if len(old.inputs) != len(new.inputs):
-        return f"it reads {len(new.inputs)} buffers instead of {len(old.inputs)}: which of them are the same buffer, or were computed before, changed"
+        return (
+            f"it reads {len(new.inputs)} buffers instead of {len(old.inputs)}: "
+            "which of them are the same buffer, or were computed before, changed"
+        )
     if old.outputs != new.outputs:
         more = len(new.outputs) - len(old.outputs)
         return (

@@ -19,7 +19,8 @@ class Config:
     """The settings in force.
 
     Attributes:
-        cut_after: past this many recorded operations without a barrier the sequence is searched for a period, and cut at the boundary of the
+        cut_after: past this many recorded operations without a barrier the sequence is searched for a period, and cut at the boundary of
+        the
             loop that it is (`LAZY_CUT_AFTER`).
         max_trace: a trace of this many operations is cut wherever it is (`LAZY_MAX_TRACE`).
         max_exprs: how many interned expressions are kept between traces, in two generations (`LAZY_MAX_EXPRS`).
@@ -99,7 +100,7 @@ def options(**settings: Any) -> Iterator[Config]:
             setattr(config, name, value)
 
 
-class strict:  # noqa: N801 (reads as a verb, used as a context manager or as a switch)
+class strict:
     """Turn events into errors: `with strict("compile"): ...`, or `strict("fallback")` for good, `strict()` to switch off.
 
     Args:

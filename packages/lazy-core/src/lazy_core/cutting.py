@@ -1,8 +1,9 @@
 """Where a trace that nobody reads is cut: barriers that place themselves.
 
-Owns: finding the period of the recorded sequence and choosing a boundary.  A loop without reads would otherwise grow one trace without bound, and cutting it at
-a fixed length would cut at another phase each time and compile another program each time.  Pure logic: it sees the sequence of recorded targets and how many values are
-live, and says when to cut.  The same program is cut at the same places on every run.  Imports `config` only.
+Owns: finding the period of the recorded sequence and choosing a boundary.  A loop without reads would otherwise grow one
+trace without bound, and cutting it at a fixed length would cut at another phase each time and compile another program each
+time.  Pure logic: it sees the sequence of recorded targets and how many values are live, and says when to cut.  The same
+program is cut at the same places on every run.  Imports `config` only.
 """
 
 from __future__ import annotations

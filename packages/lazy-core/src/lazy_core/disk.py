@@ -1,9 +1,10 @@
 """The disk cache: compiled programs that the next process does not compile, and mostly does not even lower.
 
-Owns: the format, naming, verification, eviction and safety of the files.  Two kinds of entry, both content-addressed and both verified by comparing the whole text, not only
-its hash: an *index* entry maps a graph's structural text to a program, a *program* entry maps StableHLO text to XLA's serialised executable.
-Everything lies in a folder that belongs to one set of versions (jax, jaxlib, platform, CPU features, the operations' own source), mode 0700.  Files appear by renaming
-a finished temporary file, end in a checksum, and hold no pickles.  May import `config`, `events`, `backend`, `lowering`.
+Owns: the format, naming, verification, eviction and safety of the files.  Two kinds of entry, both content-addressed and
+both verified by comparing the whole text, not only its hash: an *index* entry maps a graph's structural text to a program,
+a *program* entry maps StableHLO text to XLA's serialised executable. Everything lies in a folder that belongs to one set of
+versions (jax, jaxlib, platform, CPU features, the operations' own source), mode 0700.  Files appear by renaming a finished
+temporary file, end in a checksum, and hold no pickles.  May import `config`, `events`, `backend`, `lowering`.
 """
 
 from __future__ import annotations

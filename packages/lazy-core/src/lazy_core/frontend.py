@@ -1,7 +1,7 @@
 """What a frontend must supply, and how installed frontends are found.
 
-Owns: the `Frontend` protocol and discovery through the entry-point group `lazy_core.frontends`.  Core never imports a frontend by name.
-May import `errors`.
+Owns: the `Frontend` protocol and discovery through the entry-point group `lazy_core.frontends`.  Core never imports a
+frontend by name. May import `errors`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Frontend(Protocol):
     Attributes:
         name: what users select it by, such as "torch".
         library: the import name of the library that it adapts.
-        conformance: core operation name -> function over the library's tensors, written with the library's public API only, taking the operation's
+        conformance: core operation name -> function over the library's tensors, written with the library's public API only, taking the
+        operation's
             sample arguments by position and its attributes by keyword.
         dtypes: the dtypes that its tensors can have.
     """

@@ -1,8 +1,9 @@
 """The intermediate representation: interned, immutable expressions.
 
-Owns: Expr and its kinds, Node, Attrs, and the bit-exact keys of static data.  A recorded operation is a `Node`; each of its outputs is an
-`Expr`.  Expressions are interned by whoever records (the trace), so identity is equality, and they outlive the trace that made them: the second
-time round a loop every recorded operation is one dictionary hit.  No expression holds a buffer.  May import `shape` and `errors` only.
+Owns: Expr and its kinds, Node, Attrs, and the bit-exact keys of static data.  A recorded operation is a `Node`; each of its
+outputs is an `Expr`.  Expressions are interned by whoever records (the trace), so identity is equality, and they outlive
+the trace that made them: the second time round a loop every recorded operation is one dictionary hit.  No expression holds
+a buffer.  May import `shape` and `errors` only.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3; interning is this project's departure from it.
 """
@@ -219,7 +220,7 @@ def _const_slow(value: Any, dtype: np.dtype, fast: Any) -> Const:
     try:
         if isinstance(value, (int, np.integer)) and dtype.kind in "iu":
             bits = dtype.itemsize * 8
-            scalar = np.array(int(value) & ((1 << bits) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+            scalar: Any = np.array(int(value) & ((1 << bits) - 1), f"u{dtype.itemsize}").view(dtype)[()]
         else:
             with np.errstate(all="ignore"):
                 scalar = np.asarray(value).astype(dtype)[()]

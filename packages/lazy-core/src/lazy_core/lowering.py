@@ -91,9 +91,7 @@ def linearise(outputs: Sequence[Expr]) -> Graph:
         elif isinstance(item, Const):
             number[id(item)] = ("const", item.shape, item.bits)
     roots = tuple([_reference(number, e) for e in outputs])
-    return Graph(
-        tuple(leaves), tuple([tuple(scalars[k]) for k in KINDS]), tuple(nodes), tuple(outputs), (tuple(key), roots)
-    )
+    return Graph(tuple(leaves), tuple([tuple(scalars[k]) for k in KINDS]), tuple(nodes), tuple(outputs), (tuple(key), roots))
 
 
 def _reference(number: dict[int, Hashable], expr: Expr) -> Hashable:

@@ -1,27 +1,57 @@
 """The report as one self-contained HTML page.
 
-Owns: the page's markup, style and its few lines of script; nothing is fetched from anywhere.  May import `report` for its types only.
+Owns: the page's markup, style and its few lines of script; nothing is fetched from anywhere.  May import `events` for its types only.
 """
 
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .events import Event
-    from .report import Report
+
+
+class Report(Protocol):
+    """What the page shows of a report (see `report.Report`)."""
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """Counts by name."""
+        ...
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The latest events, oldest first."""
+        ...
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """How often each operation fell back."""
+        ...
+
+    @property
+    def graphs(self) -> dict[int, tuple[str, str]]:
+        """Compiled graphs by number."""
+        ...
+
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --accent: #2d6cdf; --compile: #d9822b; --execute: #2d6cdf; --read: #6b8e4e; --fall: #c23b3b; }
+:root { color-scheme: light dark; --line: #8884; --compile: #d9822b; --execute: #2d6cdf; --read: #6b8e4e; --fall: #c23b3b; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+h1 { font-size: 1.5rem; }
+h2 { font-size: 1.15rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow: auto; max-height: 30rem; border: 1px solid var(--line); padding: .6rem; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; }
+pre { overflow: auto; max-height: 30rem; border: 1px solid var(--line); padding: .6rem; }
 .counters { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .5rem; }
-.counters div { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .7rem; } .counters b { display: block; font-size: 1.3rem; }
-svg { width: 100%; border: 1px solid var(--line); border-radius: .4rem; } .key span { margin-right: 1.2rem; } .key i { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; }
+.counters div { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .7rem; }
+.counters b { display: block; font-size: 1.3rem; }
+svg { width: 100%; border: 1px solid var(--line); border-radius: .4rem; }
+.key span { margin-right: 1.2rem; }
+.key i { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; }
 .empty { opacity: .7; }
 """
 _COLOURS = {"compile": "--compile", "execute": "--execute", "host_read": "--read", "fallback": "--fall"}
@@ -59,9 +89,8 @@ def _timeline(events: tuple[Event, ...]) -> str:
         width = max(1000 * event.seconds / span, 1.5)
         top = 8 + 24 * _LANES.index(event.kind)
         title = html.escape(f"{event.kind}: {event.cause} at {event.site or 'an unknown line'}, {event.seconds * 1e3:.3f} ms")
-        bars.append(
-            f'<rect x="{left:.2f}" y="{top}" width="{width:.2f}" height="18" fill="var({_COLOURS[event.kind]})"><title>{title}</title></rect>'
-        )
+        box = f'x="{left:.2f}" y="{top}" width="{width:.2f}" height="18" fill="var({_COLOURS[event.kind]})"'
+        bars.append(f"<rect {box}><title>{title}</title></rect>")
     key = "".join(f'<span><i style="background:var({_COLOURS[k]})"></i>{k}</span>' for k in _LANES)
     return (
         f'<p class="key">{key} {span:.3f} s in all</p>'
@@ -81,7 +110,9 @@ def _causes(events: tuple[Event, ...]) -> str:
     if not rows:
         return '<p class="empty">Nothing was compiled and nothing fell back.</p>'
     return (
-        '<table><tr><th>event</th><th>cause</th><th>line</th><th class="n">operations</th><th class="n">seconds</th></tr>' + rows + "</table>"
+        '<table><tr><th>event</th><th>cause</th><th>line</th><th class="n">operations</th><th class="n">seconds</th></tr>'
+        + rows
+        + "</table>"
     )
 
 

@@ -1,7 +1,8 @@
 """Plans: from a trace key to what runs for it.
 
-Owns: how live expressions map to a program's arguments and outputs, the rule that a program which returns more serves a smaller live set, and the choice of
-what is donated.  Nothing here runs in the steady state.  May import `programs`, `cache`, `lowering`, `causes`, `events`, `trace`.
+Owns: how live expressions map to a program's arguments and outputs, the rule that a program which returns more serves a
+smaller live set, and the choice of what is donated.  Nothing here runs in the steady state.  May import `programs`,
+`cache`, `lowering`, `causes`, `events`, `trace`.
 """
 
 from __future__ import annotations
@@ -100,9 +101,7 @@ class Available:
             leaves = self._leaves[leaf.source]
             if leaf.slot >= len(leaves) or Shape.of(leaves[leaf.slot].shape, leaves[leaf.slot].dtype) is not leaf.shape:
                 return False
-        return all(
-            s.slot < len(self._scalars[s.source][kind]) for kind, group in enumerate(graph.scalars) for s in group
-        )
+        return all(s.slot < len(self._scalars[s.source][kind]) for kind, group in enumerate(graph.scalars) for s in group)
 
 
 def _returns_more(graph: lowering.Graph, available: Available) -> lowering.Graph | None:

@@ -1,6 +1,7 @@
 """Finding the program of a graph: in memory, on disk, or by compiling it.
 
-Owns: the order of the levels, the choice of what to donate, and the causes of compiles.  May import `cache`, `disk`, `causes`, `lowering`, `backend`, `events`.
+Owns: the order of the levels, the choice of what to donate, and the causes of compiles.  May import `cache`, `disk`,
+`causes`, `lowering`, `backend`, `events`.
 """
 
 from __future__ import annotations
@@ -106,9 +107,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     return executable
 
 
-def _compile(
-    graph: lowering.Graph, program: backend.Program, cause: str, begin: float
-) -> tuple[backend.Executable, bytes | None]:
+def _compile(graph: lowering.Graph, program: backend.Program, cause: str, begin: float) -> tuple[backend.Executable, bytes | None]:
     place = causes.site(graph)
     events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=place, operations=len(graph.nodes))
     with progress.line(f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"):

@@ -1,8 +1,8 @@
 """The pending trace: interning, leaf slots, sources of live values, and the policy for scalars.
 
-Owns: the table from keys to interned expressions, the epoch, the lock, and which scalar sites are fed at run time.  Holds no buffers: those belong to
-the sources.  A trace belongs to the device, not to a thread; `lock` is held while recording on a miss, and through a whole barrier.
-May import `ir`, `shape`, `errors`, `events`, `config`, `ops.registry`.
+Owns: the table from keys to interned expressions, the epoch, the lock, and which scalar sites are fed at run time.  Holds
+no buffers: those belong to the sources.  A trace belongs to the device, not to a thread; `lock` is held while recording on
+a miss, and through a whole barrier. May import `ir`, `shape`, `errors`, `events`, `config`, `ops.registry`.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Source(Protocol):
 class Sites:
     """Which scalars are baked into the graph and which are fed at run time.
 
-    A scalar is baked the first time.  If the same site (operation, inputs, static attributes) shows a new value in a later trace, it becomes a run-time
-    input for good, so that a learning-rate schedule compiles at most twice; several values within one trace are so many constants.
+    A scalar is baked the first time.  If the same site (operation, inputs, static attributes) shows a new value in a later
+    trace, it becomes a run-time input for good, so that a learning-rate schedule compiles at most twice; several values
+    within one trace are so many constants.
     """
 
     def __init__(self) -> None:
@@ -162,12 +163,10 @@ class Trace:
         if isinstance(target, registry.Composite):
             with self.forbid_barrier(f"while recording {target.name}"):
                 result = target.fn(*exprs, **attrs.kwargs)
-            if isinstance(result, list):
-                result = tuple(result)
-            parts = result if isinstance(result, tuple) else (result,)
+            parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
             if not all(isinstance(p, Expr) for p in parts):
                 raise LazyError(f"composite {target.name} returned {result!r}; it must return expressions")
-            return result
+            return parts if isinstance(result, (tuple, list)) else parts[0]
         shapes, multiple = target.infer(tuple([e.shape for e in exprs]), attrs)
         node = Node(target, exprs, attrs, events.user_site())
         node.outputs = tuple([Expr(shape, node, i) for i, shape in enumerate(shapes)])

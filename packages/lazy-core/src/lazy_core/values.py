@@ -1,7 +1,8 @@
 """Values: promises for Python frontends, and the recorder that they share.
 
-Owns: `Value`, `record`, transfers between the host and values.  A frontend holds a Value in its own tensor object; when the last reference to it
-dies the value is no longer live, and so no output of the next program.  May import `trace`, `ir`, `backend`, `barrier`, `events`, `config`.
+Owns: `Value`, `record`, transfers between the host and values.  A frontend holds a Value in its own tensor object; when the
+last reference to it dies the value is no longer live, and so no output of the next program.  May import `trace`, `ir`,
+`backend`, `barrier`, `cutting`, `events`, `config`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, barrier, events, trace
+from . import backend, events, trace
+from .barrier import Failed, failed_programs, flush
 from .cutting import Cutter
 from .errors import ExecutionError, LazyError
 from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
@@ -121,7 +123,7 @@ class ValueSource:
         """Called when the log has reached `cut_at`: cut the trace if a boundary of the loop has been reached."""
         with _lock:
             if self.cutter.due(self.log, len(_live)):
-                barrier.flush("the end of a loop's body, found by its period")
+                flush("the end of a loop's body, found by its period")
             else:
                 self.cut_at = self.cutter.cut_at
 
@@ -132,7 +134,7 @@ class ValueSource:
                 return value.expr
             if value.array is None:
                 raise LazyError(f"a value of shape {value.shape} has neither an expression nor a buffer")
-            if value.array.__class__ is barrier.Failed:
+            if value.array.__class__ is Failed:
                 raise value.array.error
             expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
             self._leaves.append(value)
@@ -182,7 +184,7 @@ def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -
     if found is None:
         with _lock:
             found = _record_miss(target, key[2:], attributes)
-    if found.__class__ is tuple:
+    if isinstance(found, tuple):
         result: Any = tuple([from_expr(e) for e in found])
     else:
         result = Value()
@@ -267,14 +269,14 @@ def to_host(value: Value) -> np.ndarray:
     if value.array is None:
         with _lock:
             if value.array is None:
-                barrier.flush("a host read", host_read=True)
-    if value.array.__class__ is barrier.Failed:
+                flush("a host read", host_read=True)
+    if value.array.__class__ is Failed:
         raise value.array.error
     events.count("transfers")
     try:
         return backend.to_host(value.array)
     except Exception as error:
-        origin = "; ".join(barrier.failed_programs()) or "a program that is no longer among the latest"
+        origin = "; ".join(failed_programs()) or "a program that is no longer among the latest"
         raise ExecutionError(f"computing a value of shape {value.shape} failed: {error}; it comes from {origin}") from error
 
 
