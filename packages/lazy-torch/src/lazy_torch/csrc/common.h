@@ -4,6 +4,7 @@
 // The order is: GIL, then the trace's lock (a Python RLock), then this mutex.  Python objects are released only under the GIL (`Deferred`).
 #pragma once
 
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <ATen/core/Tensor.h>

@@ -197,6 +197,11 @@ static PyObject* py_leaves(PyObject*, PyObject*) {
   return list_of(state().leaves, [](const ArrayPtr& a) { return new_ref(a->object); });
 }
 
+// Nobody but this trace holds the array: its buffers have been overwritten or have died, and no Python object refers to it.
+static PyObject* py_donatable(PyObject*, PyObject*) {
+  return list_of(state().leaves, [](const ArrayPtr& a) { return PyBool_FromLong(a.use_count() == 1 && Py_REFCNT(a->object) == 1); });
+}
+
 static PyObject* py_scalars(PyObject*, PyObject*) {
   Ref floats(list_of(state().floats, PyFloat_FromDouble)), ints(list_of(state().ints, [](int64_t i) { return PyLong_FromLongLong(i); }));
   return Py_BuildValue("(OO[])", floats.p, ints.p);
@@ -433,6 +438,7 @@ static PyMethodDef methods[] = {
     {"register", py_register, METH_NOARGS, "Register the device and its kernels with torch; once."},
     {"live", py_live, METH_NOARGS, "See lazy_core.trace.Source.live."},
     {"leaves", py_leaves, METH_NOARGS, "See lazy_core.trace.Source.leaves."},
+    {"donatable", py_donatable, METH_NOARGS, "See lazy_core.trace.Source.donatable."},
     {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},
     {"finish", py_finish, METH_VARARGS, "See lazy_core.trace.Source.finish."},
     {"abort", py_abort, METH_NOARGS, "See lazy_core.trace.Source.abort."},

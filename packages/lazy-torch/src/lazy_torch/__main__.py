@@ -1,0 +1,33 @@
+"""`python -m lazy_torch build [--into DIR]` builds the extension; `python -m lazy_torch` says what is there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import autoload, build
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m lazy_torch", description="The native extension of lazy_torch.")
+    commands = parser.add_subparsers(dest="command")
+    making = commands.add_parser("build", help="build the extension for the torch that is installed")
+    making.add_argument("--into", type=Path, default=None, help="the folder to build in (default: the user's cache folder)")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "build":
+            print(build.build(chosen.into) if chosen.into else build.find() or build.build())
+        else:
+            print(f"binary: {build.find() or 'none for this torch; run: python -m lazy_torch build'}")
+            if autoload.error is not None:
+                print(f"autoload failed: {autoload.error!r}")
+    except build.BuildError as problem:
+        print(f"lazy_torch: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

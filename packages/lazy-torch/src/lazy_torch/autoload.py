@@ -1,0 +1,70 @@
+"""What `import torch` runs, through the entry point `torch.backends`: the device is registered if a binary for this torch is there.
+
+Owns: `register` and `activate`.  `register` never compiles, prints or fails, and imports neither jax nor the core: those come with the first operation.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from . import build
+
+DEVICE = "lazy"
+_active = False
+error: BaseException | None = None  # what went wrong in `register`, for `python -m lazy_torch`
+
+
+def register() -> None:
+    """Register the device if that takes no building; otherwise leave everything to an explicit `import lazy_torch`."""
+    global error
+    try:
+        path = build.find()
+        if path is not None:
+            activate()
+            return
+    except Exception as problem:
+        error = problem
+    _forget_package()
+
+
+def activate() -> None:
+    """Load the extension, and register device, hooks and torch.lazy; once.
+
+    Raises:
+        BuildError: the extension has to be built and cannot be.
+        RuntimeError: another extension has taken torch's PrivateUse1 device already.
+    """
+    global _active
+    if _active:
+        return
+    path = build.find() or build.build()
+    taken = torch._C._get_privateuse1_backend_name()
+    if taken not in ("privateuseone", DEVICE):
+        raise RuntimeError(
+            f"torch allows one extra device a process, and it is taken by {taken!r}; lazy_torch cannot register {DEVICE!r} beside it"
+        )
+    torch.utils.rename_privateuse1_backend(DEVICE)
+    build.load(path).register()
+    from . import device, modules, optim
+
+    torch._register_device_module(DEVICE, device)
+    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
+    modules.install()
+    optim.install()
+    _active = True
+
+
+def importing_torch() -> bool:
+    """Whether torch's own import is running, so that this is autoload and not an explicit import."""
+    return bool(getattr(torch.__spec__, "_initializing", False))
+
+
+def _forget_package() -> None:
+    """Let an explicit `import lazy_torch` later run the package's `__init__` again, which then builds."""
+    package = sys.modules.get("lazy_torch")
+    if package is None or not importing_torch() or getattr(package.__spec__, "_initializing", False):
+        return
+    for name in [n for n in sys.modules if n == "lazy_torch" or n.startswith("lazy_torch.")]:
+        del sys.modules[name]
