@@ -112,11 +112,12 @@ def run(program: Program, lazy: bool, cores: int = 1, timeout_seconds: float = 6
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         command = [sys.executable, str(OBSERVE), str(report), *program.command(lazy)]
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "")}
+        # A cache on disk of its own, empty: programs of an earlier run would hide this one's compiles.
+        settings = {"LAZY_CACHE_DIR": str(Path(folder, "cache")), "TF_CPP_MIN_LOG_LEVEL": "3"}
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, **quiet},
+                env={**os.environ, **settings},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
