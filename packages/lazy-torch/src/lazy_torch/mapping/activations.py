@@ -206,8 +206,9 @@ def softplus_backward(grad_output: Expr, self: Expr, beta: Scalar, threshold: Sc
 
 @aten("log_sigmoid_forward")
 def log_sigmoid(self: Expr) -> tuple[Expr, Expr]:
-    """The second result is a buffer that only our backward reads, and it needs none."""
-    return in_math_dtype(lambda x: ops.neg(_softplus(ops.neg(x))))(self), filled(0, (0,), _like(self))
+    """log(sigmoid(x)), and exp(-|x|) in the buffer as CPU torch does."""
+    (x,) = _wide(self)
+    return cast(ops.neg(_softplus(ops.neg(x))), _like(self)), cast(ops.exp(ops.neg(ops.abs(x))), _like(self))
 
 
 @aten("log_sigmoid_backward")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazy_core import ops
+from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 
 from . import aten
@@ -71,6 +72,8 @@ def convolution(
 ) -> Expr:
     _check(input, weight, groups, transposed)
     kind = input.shape.dtype
+    if kind.kind in "biu":
+        raise UnsupportedError("convolution of integers")
     wide = math_dtype(kind)
     x, w = cast(input, wide), cast(weight, wide)
     rank = x.shape.ndim - 2

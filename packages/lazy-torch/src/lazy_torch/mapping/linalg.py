@@ -1,6 +1,9 @@
 """Matrix products and factorisations.
 
-Owns: mm and its relatives, outer products, cdist, and `linalg_*`.  Products of half floats are accumulated by XLA; products of integers and bools are exact.
+Owns: mm and its relatives, outer products, cdist, and `linalg_*`.  Half floats are accumulated in f32.
+
+Not here: `_linalg_det`, `_linalg_slogdet` and `_linalg_solve_ex`.  They return an LU factorisation of A or of its transpose, depending on
+whether A is contiguous, and their derivatives rely on which; builders do not know strides.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from . import aten
 from .promotion import (
     BOOL,
     I32,
+    I64,
     DType,
     Scalar,
     broadcast_dims,
@@ -25,12 +29,14 @@ from .promotion import (
     is_complex,
     is_float,
     is_half,
+    iota,
     is_static,
     math_dtype,
     num,
     operand,
     reshape,
 )
+from .shapes import crop, cut
 
 
 def product(x: Expr, y: Expr, out: DType | None = None) -> Expr:
@@ -278,10 +284,6 @@ def inv_ex(A: Expr, *, check_errors: bool = False) -> tuple[Expr, Expr]:
     return ops.inv(A), _info(A)
 
 
-def _is_vector(A: Expr, B: Expr) -> bool:
-    return B.shape.ndim == 1 or (B.shape.ndim == A.shape.ndim - 1 and B.shape.dims == A.shape.dims[:-1])
-
-
 @aten("linalg_solve_triangular")
 def solve_triangular(self: Expr, B: Expr, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Expr:
     _square("linalg.solve_triangular", self)
@@ -335,29 +337,76 @@ def lu_factor_ex(A: Expr, *, pivot: bool = True, check_errors: bool = False) -> 
     return packed, pivots, _info(A)
 
 
-@aten("_linalg_det")
-def det(A: Expr) -> tuple[Expr, Expr, Expr]:
-    _square("linalg.det", A)
-    packed, pivots = _factor(A)
-    return ops.det(A), packed, pivots
+@aten("lu_unpack")
+def lu_unpack(LU_data: Expr, LU_pivots: Expr, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Expr, Expr, Expr]:
+    *batch, m, n = LU_data.shape.dims
+    k = min(m, n)
+    kind = LU_data.shape.dtype
+    empty = filled(0, (0,), kind)
+    p = lower = upper = empty
+    if unpack_data:
+        left, top = crop(LU_data, (*batch, m, k)), crop(LU_data, (*batch, k, n))
+        lower = ops.add(ops.tril(left, k=-1), ops.eye(n=m, m=k, k=0, dtype=kind))
+        upper = ops.triu(top, k=0)
+    if unpack_pivots:
+        p = _swap(_permutation(LU_pivots, m, kind))
+    return p, lower, upper
 
 
-@aten("_linalg_slogdet")
-def slogdet(A: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    _square("linalg.slogdet", A)
-    sign, size = ops.slogdet(A)
-    packed, pivots = _factor(A)
-    return sign, size, packed, pivots
+def _permutation(pivots: Expr, m: int, kind: DType) -> Expr:
+    """The matrix that carries out the row swaps, [..., m, m]."""
+    *batch, k = pivots.shape.dims
+    rows = expand(iota((m,), 0), (*batch, m))
+    last = len(batch)
+    where = ops.sub(cast(pivots, I64), operand(1, I64))
+    for i in range(k):
+        at = cut(where, last, i, i + 1)
+        other = ops.take_along_axis(rows, at, axis=last)
+        mine = cut(rows, last, i, i + 1)
+        rows = ops.scatter(rows, at, mine, axis=last, reduce="set")
+        rows = ops.scatter(rows, expand(operand(i, I64), (*batch, 1)), other, axis=last, reduce="set")
+    return ops.one_hot(rows, depth=m, dtype=kind)
 
 
-@aten("_linalg_solve_ex")
-def solve_ex(A: Expr, B: Expr, *, left: bool = True, check_errors: bool = False) -> tuple[Expr, Expr, Expr, Expr]:
-    n = _square("linalg.solve", A)
-    vector = _is_vector(A, B)
-    b = reshape(B, (*B.shape.dims, 1)) if vector else B
-    batch = broadcast_dims(A.shape.dims[:-2], b.shape.dims[:-2])
-    a = expand(A, (*batch, n, n))
-    b = expand(b, (*batch, *b.shape.dims[-2:]))
-    x = ops.solve(a, b) if left else _swap(ops.solve(_swap(a), _swap(b)))
-    packed, pivots = _factor(A)
-    return (reshape(x, x.shape.dims[:-1]) if vector else x), packed, pivots, _info(A)
+@aten("linalg_lu_solve")
+def lu_solve(LU: Expr, pivots: Expr, B: Expr, *, left: bool = True, adjoint: bool = False) -> Expr:
+    n = _square("linalg.lu_solve", LU)
+    if not left:
+        return _adjoint(lu_solve(LU, pivots, _adjoint(B), left=True, adjoint=not adjoint))
+    batch = broadcast_dims(LU.shape.dims[:-2], B.shape.dims[:-2])
+    packed = expand(LU, (*batch, n, n))
+    p = expand(_permutation(pivots, n, LU.shape.dtype), (*batch, n, n))
+    b = expand(B, (*batch, *B.shape.dims[-2:]))
+    if not adjoint:
+        y = ops.triangular_solve(packed, ops.matmul(p, b), lower=True, unit=True, transpose=False)
+        return ops.triangular_solve(packed, y, lower=False, unit=False, transpose=False)
+    turned = _adjoint(packed)
+    y = ops.triangular_solve(turned, b, lower=True, unit=False, transpose=False)
+    return ops.matmul(_swap(p), ops.triangular_solve(turned, y, lower=False, unit=True, transpose=False))
+
+
+@aten("linalg_lu")
+def lu(A: Expr, *, pivot: bool = True) -> tuple[Expr, Expr, Expr]:
+    packed, pivots, _ = lu_factor_ex(A, pivot=pivot)
+    return lu_unpack(packed, pivots)
+
+
+@aten("triangular_solve")
+def triangular_solve(
+    self: Expr, A: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Expr, Expr]:
+    a = _swap(A) if transpose else A
+    return solve_triangular(a, self, upper=upper != transpose, unitriangular=unitriangular), A
+
+
+@aten("cholesky_solve")
+def cholesky_solve(self: Expr, input2: Expr, upper: bool = False) -> Expr:
+    lower = _adjoint(input2) if upper else input2
+    y = solve_triangular(lower, self, upper=False)
+    return solve_triangular(_adjoint(lower), y, upper=True)
+
+
+@aten("cholesky_inverse")
+def cholesky_inverse(self: Expr, upper: bool = False) -> Expr:
+    n = _square("cholesky_inverse", self)
+    return cholesky_solve(expand(ops.eye(n=n, m=n, k=0, dtype=self.shape.dtype), self.shape.dims), self, upper)

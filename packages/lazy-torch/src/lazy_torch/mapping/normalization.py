@@ -71,12 +71,13 @@ def _batch_norm(
         middle = _channel(cast(mean, wide), x)
         rstd = _rstd(_channel(cast(var, wide), x), eps)
         save_mean = save_rstd = filled(0, (0,), wide)
+    stats = next((v.shape.dtype for v in (weight, bias, mean, var) if v is not None), kind)
     y = ops.mul(ops.sub(x, middle), rstd)
     if weight is not None:
         y = ops.mul(y, _channel(cast(weight, wide), x))
     if bias is not None:
         y = ops.add(y, _channel(cast(bias, wide), x))
-    return cast(y, kind), save_mean, save_rstd, new_mean, new_var
+    return cast(y, kind), cast(save_mean, stats), cast(save_rstd, stats), new_mean, new_var
 
 
 def _running(old: Expr, new: Expr, momentum: float) -> Expr:

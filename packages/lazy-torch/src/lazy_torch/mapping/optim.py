@@ -7,6 +7,7 @@ infinities changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lazy_core import ops
 from lazy_core.ir import Expr
@@ -129,7 +130,7 @@ def fused_sgd(
     return params, step.gradients(grads), buffers
 
 
-@aten("_fused_adagrad_", "_fused_adagrad_.tensor_lr", lift=("lr",))
+@aten("_fused_adagrad_", lift=("lr",))
 def fused_adagrad(
     self: Tensors,
     grads: Tensors,
@@ -160,3 +161,8 @@ def fused_adagrad(
         params.append(step.settle(x, p))
         sums.append(step.settle(total, state_sums[i]))
     return params, step.gradients(grads), sums, None
+
+
+@aten("_fused_adagrad_.tensor_lr")
+def fused_adagrad_tensor_lr(*args: Tensors, **kw: Any) -> tuple[list[Expr], list[Expr] | None, list[Expr]]:
+    return fused_adagrad(*args, **kw)[:3]

@@ -41,7 +41,7 @@ FLOAT_UNARY = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt",
     "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "sigmoid": "sigmoid", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "lgamma",
-    "digamma": "digamma", "reciprocal": "reciprocal",
+    "reciprocal": "reciprocal",
 }  # fmt: skip
 ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}
 
@@ -54,6 +54,13 @@ def _float_unary(name: str) -> None:
 
 for _name in FLOAT_UNARY:
     _float_unary(_name)
+
+
+@aten("digamma")
+def digamma(self: Expr) -> Expr:
+    x = cast(self, float_type(self.shape.dtype))
+    pole = ops.copysign(num(math.inf, x), ops.neg(x))  # at 0 the sign is that of the zero, turned
+    return ops.where(ops.eq(x, num(0, x)), pole, ops.digamma(x))
 
 
 def _rounding(name: str) -> None:

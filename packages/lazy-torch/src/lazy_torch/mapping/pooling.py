@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from lazy_core import ops
 from lazy_core.errors import UnsupportedError
@@ -60,7 +61,12 @@ def _max_pool(rank: int) -> None:
     def backward(
         grad_output: Expr, self: Expr, kernel_size: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool, indices: Expr
     ) -> Expr:
-        return _unpool(grad_output, indices, self, rank)
+        if grad_output.shape.size == 0:
+            return filled(0, self.shape.dims, grad_output.shape.dtype)
+        k, s, p, d = _window(f"max_pool{rank}d", self, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        return ops.max_pool_with_indices_grad(
+            grad_output, cast(indices, I64), input_dims=self.shape.dims, window=k, strides=s, padding=p, dilation=d
+        )
 
 
 def _unpool(g: Expr, indices: Expr, x: Expr, rank: int) -> Expr:
@@ -186,6 +192,21 @@ def _transposed(matrix: Expr) -> Expr:
     return ops.transpose(matrix, perm=(1, 0))
 
 
+def _plain(
+    x: Expr, rank: int, k: tuple[int, ...], s: tuple[int, ...], p: Pads, padding: Sizes, divisor: int | None, include: bool
+) -> dict[str, Any] | None:
+    """Attributes of core's avg_pool where it means the same: no divisor of its own, no padding added by ceil_mode."""
+    if divisor is not None or any(hi > given for (_, hi), given in zip(p, _wide(padding, rank), strict=True)) or x.shape.size == 0:
+        return None
+    lead = x.shape.ndim - rank
+    return {
+        "window": (1,) * lead + k,
+        "strides": (1,) * lead + s,
+        "padding": ((0, 0),) * lead + p,
+        "count_include_pad": include,
+    }
+
+
 def _avg_pool(rank: int) -> None:
     @aten(f"avg_pool{rank}d")
     def forward(
@@ -201,6 +222,9 @@ def _avg_pool(rank: int) -> None:
         kind = self.shape.dtype
         if not is_float(kind):
             raise UnsupportedError("average pooling of integers")
+        plain = _plain(self, rank, k, s, p, padding, divisor_override, count_include_pad)
+        if plain is not None:
+            return ops.avg_pool(self, **plain)
         x = cast(self, math_dtype(kind))
         return cast(_divide(_window_sum(x, k, s, p), counts), kind)
 
@@ -217,6 +241,9 @@ def _avg_pool(rank: int) -> None:
     ) -> Expr:
         k, s, p, counts = _averaging(rank, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         kind = grad_output.shape.dtype
+        plain = _plain(self, rank, k, s, p, padding, divisor_override, count_include_pad)
+        if plain is not None:
+            return ops.avg_pool_grad(grad_output, input_dims=self.shape.dims, **plain)
         g = _divide(cast(grad_output, math_dtype(kind)), counts)
         for i, size in enumerate(k):
             a = g.shape.ndim - rank + i
@@ -282,9 +309,9 @@ def _ratio(n: int, m: int, scale: float | None, align: bool) -> float:
     return 1 / scale if scale is not None and scale > 0 else n / m
 
 
-def _positions(n: int, m: int, scale: float | None, align: bool) -> Expr:
-    """Source coordinates of m outputs, f32 as torch computes them, not clamped."""
-    i = cast(iota((m, 1), 0), F32)
+def _positions(n: int, m: int, scale: float | None, align: bool, kind: DType) -> Expr:
+    """Source coordinates of m outputs, not clamped."""
+    i = cast(iota((m, 1), 0), kind)
     ratio = num(_ratio(n, m, scale, align), i)
     if align:
         return ops.mul(i, ratio)
@@ -293,10 +320,10 @@ def _positions(n: int, m: int, scale: float | None, align: bool) -> Expr:
 
 def _linear_matrix(align: bool) -> Matrix:
     def build(n: int, m: int, scale: float | None, kind: DType) -> Expr:
-        at = _positions(n, m, scale, align)
+        at = _positions(n, m, scale, align, kind)
         at = ops.minimum(ops.maximum(at, num(0, at)), num(n - 1, at))
-        far = ops.abs(ops.sub(expand(at, (m, n)), cast(iota((m, n), 1), F32)))
-        return cast(ops.maximum(ops.sub(num(1, far), far), num(0, far)), kind)
+        far = ops.abs(ops.sub(expand(at, (m, n)), cast(iota((m, n), 1), kind)))
+        return ops.maximum(ops.sub(num(1, far), far), num(0, far))
 
     return build
 
@@ -305,7 +332,7 @@ def _cubic_matrix(align: bool) -> Matrix:
     a = -0.75
 
     def build(n: int, m: int, scale: float | None, kind: DType) -> Expr:
-        at = _positions(n, m, scale, align)
+        at = _positions(n, m, scale, align, kind)
         whole = ops.floor(at)
         t = ops.sub(at, whole)
         col = iota((m, n), 1)
@@ -317,7 +344,7 @@ def _cubic_matrix(align: bool) -> Matrix:
             part = ops.where(ops.eq(col, index), expand(weight, (m, n)), num(0, weight))
             total = part if total is None else ops.add(total, part)
         assert total is not None
-        return cast(total, kind)
+        return total
 
     return build
 

@@ -16,7 +16,7 @@ from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr, const
 
 from . import aten
-from .promotion import BOOL, F32, F64, I64, DType, Scalar, broadcast_dims, cast, filled, is_float, num, operand
+from .promotion import BOOL, F32, F64, I64, DType, Scalar, broadcast_dims, cast, filled, float_type, is_float, num, operand
 from .shapes import cut
 from .sorting import sorted_with_indices
 
@@ -205,7 +205,8 @@ def native_dropout(state: Expr, input: Expr, p: float, train: bool | None) -> tu
 
 @aten("native_dropout_backward")
 def native_dropout_backward(grad_output: Expr, mask: Expr, scale: float) -> Expr:
-    return ops.where(mask, ops.mul(grad_output, num(scale, grad_output)), num(0, grad_output))
+    g = cast(grad_output, float_type(grad_output.shape.dtype))
+    return ops.where(mask, ops.mul(g, num(scale, g)), num(0, g))
 
 
 @aten("rrelu_with_noise", random=True, static=("lower", "upper"))

@@ -90,51 +90,40 @@ def constant_pad_nd(self: Expr, pad: Sequence[int], value: Scalar = 0) -> Expr:
 
 
 def _pad_axis(x: Expr, a: int, lo: int, hi: int, mode: str) -> Expr:
+    """Pad one axis from its own elements, then crop where an amount is negative."""
     n = x.shape.dims[a]
-    crop_lo, crop_hi = max(-lo, 0), max(-hi, 0)
-    if crop_lo or crop_hi:
-        x = cut(x, a, crop_lo, n - crop_hi)
-        n = x.shape.dims[a]
-    lo, hi = max(lo, 0), max(hi, 0)
     parts = [x]
     if mode == "replicate":
-        if lo:
+        if lo > 0:
             parts.insert(0, expand(cut(x, a, 0, 1), _with(x, a, lo)))
-        if hi:
+        if hi > 0:
             parts.append(expand(cut(x, a, n - 1, n), _with(x, a, hi)))
     else:
-        if lo:
+        if lo > 0:
             parts.insert(0, ops.reverse(cut(x, a, 1, lo + 1), axes=(a,)))
-        if hi:
+        if hi > 0:
             parts.append(ops.reverse(cut(x, a, n - 1 - hi, n - 1), axes=(a,)))
-    return x if len(parts) == 1 else ops.concatenate(*parts, axis=a)
+    wide = x if len(parts) == 1 else ops.concatenate(*parts, axis=a)
+    return cut(wide, a, max(-lo, 0), wide.shape.dims[a] - max(-hi, 0))
 
 
 def _pad_axis_backward(g: Expr, a: int, n: int, lo: int, hi: int, mode: str) -> Expr:
-    total = g.shape.dims[a]
-    middle = cut(g, a, max(lo, 0), total - max(hi, 0))
-    lo_crop, hi_crop = max(-lo, 0), max(-hi, 0)
-    ndim = g.shape.ndim
+    rank = range(g.shape.ndim)
+    whole = pad_(g, [max(-lo, 0) if i == a else 0 for i in rank], [max(-hi, 0) if i == a else 0 for i in rank])
+    lo, hi = max(lo, 0), max(hi, 0)
+    result = cut(whole, a, lo, lo + n)
 
     def put(part: Expr, at: int) -> Expr:
-        low = [at if i == a else 0 for i in range(ndim)]
-        high = [n - at - part.shape.dims[a] if i == a else 0 for i in range(ndim)]
-        return pad_(part, low, high)
+        high = n - at - part.shape.dims[a]
+        return pad_(part, [at if i == a else 0 for i in rank], [high if i == a else 0 for i in rank])
 
-    result = put(middle, lo_crop)
-    core = n - lo_crop - hi_crop
-    if lo > 0:
-        edge = cut(g, a, 0, lo)
-        if mode == "replicate":
-            result = ops.add(result, put(ops.sum(edge, axes=(a,), keepdims=True), lo_crop))
-        else:
-            result = ops.add(result, put(ops.reverse(edge, axes=(a,)), lo_crop + 1))
-    if hi > 0:
-        edge = cut(g, a, total - hi, total)
-        if mode == "replicate":
-            result = ops.add(result, put(ops.sum(edge, axes=(a,), keepdims=True), lo_crop + core - 1))
-        else:
-            result = ops.add(result, put(ops.reverse(edge, axes=(a,)), lo_crop + core - 1 - hi))
+    for size, start, edge, mirror in ((lo, 0, 0, 1), (hi, lo + n, n - 1, n - 1 - hi)):
+        if size:
+            part = cut(whole, a, start, start + size)
+            if mode == "replicate":
+                result = ops.add(result, put(ops.sum(part, axes=(a,), keepdims=True), edge))
+            else:
+                result = ops.add(result, put(ops.reverse(part, axes=(a,)), mirror))
     return result
 
 
@@ -342,6 +331,8 @@ def as_strided_scatter(self: Expr, src: Expr, size: Sequence[int], stride: Seque
 @aten("unfold_copy")
 def unfold_copy(self: Expr, dimension: int, size: int, step: int) -> Expr:
     a = axis(dimension, self.shape.ndim)
+    if self.shape.ndim == 0:
+        return reshape(self, (size,))
     sizes, strides, _ = contiguous(self.shape.dims)
     count = (sizes[a] - size) // step + 1
     view = ((*sizes[:a], count, *sizes[a + 1 :], size), (*strides[:a], strides[a] * step, *strides[a + 1 :], strides[a]), 0)

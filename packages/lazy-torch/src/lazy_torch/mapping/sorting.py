@@ -6,6 +6,7 @@ Owns: sort, argsort, topk, kthvalue, median, max/min with indices, argmax/argmin
 from __future__ import annotations
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
@@ -61,8 +62,8 @@ def topk(self: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     a = axis(dim, self.shape.ndim)
     if not 0 <= k <= self.shape.dims[a]:
         raise RuntimeError(f"selected index k out of range: k={k} of {self.shape.dims[a]} in {self.shape}")
-    values, indices = sorted_with_indices(self, a, largest)
-    return cut(values, a, 0, k), cut(indices, a, 0, k)
+    values, indices = ops.topk(_orderable(self), k=k, axis=a, largest=largest)
+    return cast(values, self.shape.dtype), cast(indices, I64)
 
 
 def _take_position(values: Expr, indices: Expr, a: int, at: int, keepdim: bool) -> tuple[Expr, Expr]:
@@ -167,7 +168,9 @@ def _arg_extreme(name: str, x: Expr, dim: int | None, keepdim: bool) -> Expr:
         return filled(0, (), I64)
     if dim is None:
         if x.shape.size == 0:
-            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+            raise IndexError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+            )
         flat = _arg(name, reshape(x, (x.shape.size,)), 0, False)
         return reshape(flat, (1,) * x.shape.ndim) if keepdim else flat
     return _arg(name, x, axis(dim, x.shape.ndim), keepdim)

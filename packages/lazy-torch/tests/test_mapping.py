@@ -1,0 +1,177 @@
+"""Builders against CPU torch, without the device: every ATen call that a snippet makes on the CPU is also built, lowered and compared.
+
+A `Shadow` is a dispatch mode: it lets the CPU run each ATen operation and writes down arguments and results; afterwards the builder of each operation is
+called on leaves holding the same values, all of them are compiled as one program, and results are compared in dims, dtype and value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lazy_core import backend, lowering, trace
+from lazy_core.errors import UnsupportedError
+from lazy_core.ir import Expr
+from lazy_core.shape import Shape
+from lazy_torch import mapping
+from lazy_torch.mapping import promotion
+
+BUILDERS = mapping.load()
+_INTEGER_VIEW = {torch.bfloat16: (torch.int16, promotion.BF16)}
+
+
+def to_numpy(t: torch.Tensor) -> np.ndarray:
+    """The values of a CPU tensor, also for dtypes that NumPy lacks."""
+    plain = t.detach().resolve_conj().resolve_neg().contiguous()
+    if t.dtype in _INTEGER_VIEW:
+        as_int, dtype = _INTEGER_VIEW[t.dtype]
+        return plain.view(as_int).numpy().view(dtype)
+    return plain.numpy()
+
+
+class Call:
+    """One ATen call: what the builder is given, and what the CPU made of it."""
+
+    def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.name = func._schema.name.removeprefix("aten::") + (f".{func._overloadname}" if func._overloadname != "default" else "")
+        self.schema = func._schema
+        keep = torch.utils._pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, (list(args), dict(kwargs)))
+        self.args, self.kwargs = keep
+        self.results: list[Any] = []
+
+    def finish(self, out: Any) -> None:
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        self.results = [p.detach().clone() if isinstance(p, torch.Tensor) else p for p in parts]
+
+
+def builder_name(name: str) -> str | None:
+    """The builder that answers for an overload: its own, or for an in-place one the functional one's."""
+    if name in BUILDERS:
+        return name
+    base, dot, overload = name.partition(".")
+    functional = base.removesuffix("_") + dot + overload
+    return functional if base.endswith("_") and functional in BUILDERS else None
+
+
+class Shadow(TorchDispatchMode):
+    """Records the ATen calls of a block and checks their builders with `check`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.unmapped: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        call = Call(func, args, kwargs)
+        out = func(*args, **kwargs)
+        found = builder_name(call.name)
+        if found is None:
+            self.unmapped.add(call.name)
+        elif not BUILDERS[found].random:
+            call.finish(out)
+            self.calls.append(call)
+        return out
+
+    def check(self, rtol: float | None = None, atol: float | None = None) -> set[str]:
+        """Compare every recorded call; returns the names that were checked.
+
+        Raises:
+            AssertionError: results differ; the message names the call.
+        """
+        leaves: list[np.ndarray] = []
+        outputs: list[Expr] = []
+        wanted: list[tuple[Call, int, torch.Tensor]] = []
+        for call in self.calls:
+            for i, (expr, result) in enumerate(_built(call, leaves)):
+                outputs.append(expr)
+                wanted.append((call, i, result))
+        for (call, i, result), got in zip(wanted, _evaluate(outputs, leaves), strict=True):
+            want = to_numpy(result)
+            text = f"aten::{call.name} result {i}: args {_short(call.args)} {_short(call.kwargs)}"
+            assert got.shape == want.shape, f"{text}: dims {got.shape}, CPU {want.shape}"
+            assert got.dtype == want.dtype, f"{text}: dtype {got.dtype}, CPU {want.dtype}"
+            _close(text, got, want, rtol, atol)
+        return {c.name for c in self.calls}
+
+
+_TOLERANCE = {
+    "float16": (4e-3, 4e-3),
+    "bfloat16": (3e-2, 3e-2),
+    "float32": (2e-5, 2e-5),
+    "complex64": (2e-5, 2e-5),
+    "float64": (1e-9, 1e-9),
+}
+
+
+def _close(text: str, got: np.ndarray, want: np.ndarray, rtol: float | None, atol: float | None) -> None:
+    default = _TOLERANCE.get(want.dtype.name, (1e-9, 1e-9) if want.dtype.kind == "c" else (0, 0))
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64 if want.dtype.name in _TOLERANCE else want.dtype
+    np.testing.assert_allclose(
+        got.astype(wide), want.astype(wide), rtol=rtol or default[0], atol=atol or default[1], equal_nan=True, err_msg=text
+    )
+
+
+def _short(value: Any) -> str:
+    def one(v: Any) -> Any:
+        return f"{str(v.dtype)[6:]}{list(v.shape)}" if isinstance(v, torch.Tensor) else v
+
+    return str(torch.utils._pytree.tree_map(one, value))[:300]
+
+
+def _built(call: Call, leaves: list[np.ndarray]) -> list[tuple[Expr, torch.Tensor]]:
+    def given(v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            array = to_numpy(v)
+            leaves.append(array)
+            return trace.current().leaf(1000, len(leaves) - 1, Shape.of(array.shape, array.dtype))
+        if isinstance(v, torch.dtype):
+            return promotion.NUMPY_OF[v]
+        if isinstance(v, (list, tuple)):
+            return tuple(given(x) for x in v)
+        return None if isinstance(v, (torch.device, torch.layout, torch.memory_format, torch.Generator)) else v
+
+    positional, keyword = [], {}
+    for i, argument in enumerate(call.schema.arguments):
+        value = call.args[i] if i < len(call.args) else call.kwargs.get(argument.name, argument.default_value)
+        if argument.name == "dtype" and isinstance(value, int):  # a default such as long
+            value = torch.int64
+        if argument.kwarg_only:
+            keyword[argument.name] = given(value)
+        else:
+            positional.append(given(value))
+    name = builder_name(call.name)
+    assert name is not None
+    try:
+        out = BUILDERS[name].fn(*positional, **keyword)
+    except UnsupportedError:
+        return []
+    except Exception as error:
+        raise AssertionError(f"aten::{call.name} {_short(call.args)} {_short(call.kwargs)}: {type(error).__name__}: {error}") from error
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    results = call.results
+    if name != call.name and len(parts) == 1 and isinstance(results[0], torch.Tensor):
+        parts = [promotion.expand(promotion.cast(parts[0], promotion.NUMPY_OF[results[0].dtype]), results[0].shape)]
+    pairs = []
+    for expr, result in zip(parts, results, strict=False):
+        if isinstance(result, bool):
+            result = torch.tensor(result)
+        assert (expr is None) == (result is None), f"aten::{call.name}: {expr} against {result}"
+        if expr is not None:
+            pairs.append((expr, result))
+    return pairs
+
+
+def _evaluate(outputs: Sequence[Expr], leaves: Sequence[np.ndarray]) -> list[np.ndarray]:
+    graph = lowering.linearise(outputs)
+    with backend.x64(True):
+        compiled = jax.jit(lowering.function_of(graph), compiler_options={"xla_backend_optimization_level": 0})
+        return [np.asarray(x) for x in compiled(*[leaves[leaf.slot] for leaf in graph.leaves])]
+
+
+Snippet = Callable[[], object]
