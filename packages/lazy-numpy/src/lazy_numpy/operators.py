@@ -133,9 +133,15 @@ def _power(base: Callable[[Any, Any], Any]) -> Callable[..., Any]:
                 return ufuncs.call(np.reciprocal, (self,))
             if kind is int and exponent < 0 and self._shape.dtype.kind in "iu":
                 raise ValueError("Integers to negative integer powers are not allowed.")
+        elif self._shape.dtype.kind in "iu":
+            return ufuncs.call(np.power, (self, exponent))
         return base(self, exponent)
 
     return method
+
+
+def _in_place_power(self: Any, exponent: Any) -> Any:
+    return ufuncs.finish_in_place(np.power, self, self**exponent, exponent)
 
 
 def install() -> None:
@@ -144,11 +150,12 @@ def install() -> None:
         for name, ufunc in _BINARY.items():
             forward = _binary(ufunc, swapped=False)
             setattr(cls, f"__{name}__", _power(forward) if name == "pow" else forward)
-            setattr(cls, f"__r{name}__", _binary(ufunc, swapped=True))
+            setattr(cls, f"__r{name}__", _binary(ufunc, swapped=True) if name != "pow" else lambda self, base, mod=None: ufuncs.call(np.power, (base, self)))
         for name, ufunc in _COMPARE.items():
             setattr(cls, f"__{name}__", _binary(ufunc, swapped=False))
         for name, ufunc in _UNARY.items():
             setattr(cls, f"__{name}__", _unary(ufunc))
     for name, ufunc in _BINARY.items():
-        if name != "divmod":
+        if name not in ("divmod", "pow"):
             setattr(ndarray, f"__i{name}__", _in_place(ufunc))
+    ndarray.__ipow__ = _in_place_power

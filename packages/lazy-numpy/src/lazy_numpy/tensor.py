@@ -114,6 +114,12 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
             return host.astype(dtype)
         return host if copy is False else host.copy()
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What NumPy's own functions give their results through: they come back lazy."""
+        from .convert import from_numpy
+
+        return from_numpy(array) if isinstance(array, np.ndarray) else array
+
     def __getitem__(self, key: Any) -> Any:
         return _hooks["getitem"](self, key)
 

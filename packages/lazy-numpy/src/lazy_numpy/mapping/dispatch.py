@@ -14,10 +14,10 @@ from lazy_core.errors import DtypeError, UnsupportedError
 from .. import fallback
 from ..fallback import NotLowered
 from ..tensor import _hooks
-from . import creation, elementwise, indexing, linalg, reductions, shapes, sorting, ufuncs
+from . import creation, elementwise, fourier, indexing, linalg, reductions, rehost, shapes, sorting, ufuncs
 from .base import FUNCTIONS
 
-FAMILIES = (creation, elementwise, indexing, linalg, reductions, shapes, sorting)
+FAMILIES = (creation, elementwise, fourier, indexing, linalg, reductions, shapes, sorting)
 
 # Of these NumPy is the only maker: text, files, and questions about memory.  They read, and are no fallbacks.
 _HOST = frozenset(
@@ -59,6 +59,7 @@ def _share(a: Any, b: Any, **_: Any) -> bool:
     return bool(low_a < high_b and low_b < high_a)
 
 
+rehost.install()
 _hooks["ufunc"] = ufuncs.on_ufunc
 _hooks["function"] = on_function
 _hooks["getitem"] = indexing.getitem

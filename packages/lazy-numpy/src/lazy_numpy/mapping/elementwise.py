@@ -277,7 +277,8 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if weights is None:
         mean = reductions.mean(a, axis, keepdims=keepdims is True)
         if returned:
-            raise NotLowered("returned=True without weights")
+            count = a._shape.size / max(mean.size, 1)
+            return mean, np.full_like(mean, count) if type(mean) is ndarray else mean.dtype.type(count)
         return mean
     w = array(weights)
     if w._shape.dims != a._shape.dims:

@@ -18,7 +18,7 @@ from lazy_core.ops.registry import Composite
 from .. import convert, dtypes, fallback
 from ..fallback import NotLowered
 from ..tensor import ndarray, scalar, wrap, wrap_any, wrap_scalar
-from . import lower_ufuncs
+from . import lower_ufuncs, ranges
 
 _record = values.record
 _COMPARISONS = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
@@ -77,6 +77,8 @@ def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], .
     name = ufunc.__name__ if _is_numpys(ufunc) else _foreign_name(ufunc)
     if ufunc.signature is None:
         _check_shapes(dims)
+    else:
+        _check_core_dims(ufunc, dims)
     wanted = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
     found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **wanted)
     loop, outputs = found[: ufunc.nin], found[ufunc.nin :]
@@ -87,7 +89,7 @@ def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], .
         raise NotLowered(f"no lowering on {', '.join(map(str, loop))}")
     plain = lower_ufuncs.PLAIN.get(name)
     target: Any
-    if build is plain and all(k in dtypes.WEAK or k == d for k, d in zip(kinds, loop, strict=True)) and _keeps_output(plain, dims, loop, outputs):
+    if build is plain and all(isinstance(k, type) or k == d for k, d in zip(kinds, loop, strict=True)) and _keeps_output(plain, dims, loop, outputs):
         target, attributes = plain, NO_ATTRS
     else:
         target, attributes = _composite(name), attrs(loop=loop, outputs=outputs)
@@ -98,7 +100,10 @@ def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], .
 def _keeps_output(op: Any, dims: Any, loop: tuple[np.dtype, ...], outputs: tuple[np.dtype, ...]) -> bool:
     from lazy_core.shape import Shape
 
-    shapes, several = op.infer(tuple([Shape.of(d, t) for d, t in zip(dims, loop, strict=True)]), NO_ATTRS)
+    try:
+        shapes, several = op.infer(tuple([Shape.of(d, t) for d, t in zip(dims, loop, strict=True)]), NO_ATTRS)
+    except DtypeError:  # the operation has no such loop by itself; the composite casts
+        return False
     return not several and shapes[0].dtype == outputs[0]
 
 
@@ -119,6 +124,21 @@ def _check_shapes(dims: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     except ValueError:
         pass
     raise ValueError(f"operands could not be broadcast together with shapes {' '.join(str(d).replace(' ', '') for d in dims)} ")
+
+
+def _check_core_dims(ufunc: np.ufunc, dims: tuple[tuple[int, ...], ...]) -> None:
+    """Let NumPy say what is wrong with the shapes: it looks before it computes, so operands of no size along what is not at fault will do."""
+    sizes: dict[str, set[int]] = {}
+    for term, d in zip((ufunc.signature or "").split("->")[0][1:-1].split("),("), dims, strict=True):
+        names = [n for n in term.split(",") if n]
+        if len(d) < sum(1 for n in names if not n.endswith("?")):
+            break
+        for name, n in zip(reversed(names), reversed(d), strict=False):
+            sizes.setdefault(name.rstrip("?"), set()).add(n)
+    else:
+        if all(len(s) == 1 for s in sizes.values()):
+            return
+    ufunc(*[np.broadcast_to(np.bool_(), d) if ufunc is np.matmul else np.broadcast_to(np.float32(), d) for d in dims])
 
 
 # ------------------------------------------------------------------ calls
@@ -144,6 +164,29 @@ def on_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict
         return fallback.run(getattr(ufunc, method), inputs, _flat_out(kwargs), f"{ufunc.__name__}.{method}", str(why))
 
 
+def check_exponent(loop: tuple[np.dtype, ...], exponent: Any) -> None:
+    """Integers have no negative powers; an exponent that was computed is read, unless its bounds are known.
+
+    Raises:
+        ValueError: an exponent is negative.
+    """
+    if loop[1].kind != "i":
+        return
+    if isinstance(exponent, values.Value):
+        if exponent.shape.dtype.kind != "i" or not exponent.shape.size:
+            return
+        bounds = ranges.known(exponent)
+        if bounds is None:
+            host = values.to_host(exponent)
+            bounds = (int(host.min()), int(host.max()))
+            ranges.note(exponent, *bounds)
+        lowest = bounds[0]
+    else:
+        lowest = int(exponent.value if hasattr(exponent, "value") else exponent)
+    if lowest < 0:
+        raise ValueError("Integers to negative integer powers are not allowed.")
+
+
 def _flat_out(kwargs: dict[str, Any]) -> dict[str, Any]:
     out = kwargs.get("out")
     if type(out) is tuple and len(out) == 1:
@@ -159,6 +202,8 @@ def call(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     try:
         operands = [convert.operand(x) for x in inputs]
         found = _planned(ufunc, operands)
+        if ufunc is np.power:
+            check_exponent(found.loop, operands[1][0])
         return found.wrap(_record(found.target, _give(operands, found.loop), found.attrs))
     except OverflowError:
         if ufunc in _COMPARISONS:
@@ -257,6 +302,8 @@ def call_with(
             raise NotLowered(f"the keywords {', '.join(rest)}")
         operands = [convert.operand(x) for x in inputs]
         found = _planned(ufunc, operands, None if dtype is None else np.dtype(dtype), casting)
+        if ufunc is np.power:
+            check_exponent(found.loop, operands[1][0])
         results = _record(found.target, _give(operands, found.loop), found.attrs)
         results = results if isinstance(results, tuple) else (results,)
         mask = None if where is True else convert.operand(where)[0]
