@@ -4,8 +4,8 @@ The examples are ordinary programs of their library; each run is a process of it
 the same core, so that the step times compare one thread with one thread (`--cores N` for more). The first two steps are
 left out of the times: natively they warm caches, lazily they compile.
 
-The exit status is 1 if a program fails, if its numbers differ by more than its tolerance, or if it compiled anything
-between its second and its last step.
+The exit status is 1 if a program fails, if its numbers differ by more than its tolerance, or if it compiled anything in
+a step after its second.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ class Run:
         curve: one number a step.
         step_ends: when each step ended, in seconds of `time.time`.
         report: the lazy system's report, empty for a native run.
+        step_begins: when each step began; by default when the one before it ended. A program whose library works between
+            steps, as Keras does at an epoch's end, says so.
     """
 
     result: str
@@ -85,18 +87,24 @@ class Run:
     curve: list[float]
     step_ends: list[float]
     report: dict[str, Any]
+    step_begins: list[float] = field(default_factory=list)
+
+    @property
+    def late_steps(self) -> list[tuple[float, float]]:
+        """When each step after the second began and ended."""
+        begins = self.step_begins[2:] or self.step_ends[1:-1]
+        return list(zip(begins, self.step_ends[2:], strict=True))
 
     @property
     def step_seconds(self) -> float:
         """The median time of a step after the second."""
-        times = [b - a for a, b in zip(self.step_ends[1:], self.step_ends[2:], strict=False)]
-        return statistics.median(times) if times else float("nan")
+        return statistics.median(end - begin for begin, end in self.late_steps)
 
     @property
     def late_compiles(self) -> list[dict[str, Any]]:
-        """The compile events between the end of the second step and the end of the last."""
-        events = self.report.get("events", [])
-        return [e for e in events if e["kind"] == "compile" and self.step_ends[1] < e["when"] <= self.step_ends[-1]]
+        """The compile events of steps after the second."""
+        compiles = [e for e in self.report.get("events", []) if e["kind"] == "compile"]
+        return [e for e in compiles if any(begin < e["when"] <= end for begin, end in self.late_steps)]
 
 
 class ProgramError(Exception):
@@ -128,9 +136,17 @@ def run(program: Program, lazy: bool, cores: int = 1, timeout_seconds: float = 6
             raise ProgramError(f"{program.name} took longer than {timeout_seconds:.0f} s") from error
         lines = done.stdout.strip().splitlines()
         if done.returncode != 0 or not lines or not lines[-1].startswith("{"):
-            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-25:])
-            raise ProgramError(f"{program.name} ({'lazy' if lazy else 'native'}) ended with status {done.returncode}:\n{tail}")
+            kind = "lazy" if lazy else "native"
+            raise ProgramError(f"{program.name} ({kind}) ended with status {done.returncode}:\n{_essence(done.stdout + done.stderr)}")
         return Run(**json.loads(lines[-1]), report=json.loads(report.read_text()))
+
+
+def _essence(printed: str) -> str:
+    """The end of what a program printed; of a traceback, from its last frame on, and not all of a very long message."""
+    lines = printed.strip().splitlines()
+    frames = [k for k, line in enumerate(lines) if line.startswith("  File ")]
+    start = frames[-1] if frames else max(0, len(lines) - 15)
+    return "\n".join(lines[start : start + 15])
 
 
 def _bind(cores: int) -> None:
@@ -159,7 +175,7 @@ def faults(program: Program, native: Run, lazy: Run) -> list[str]:
         found.append(f"the results differ by {difference:.2e}, more than {program.value_tolerance:.0e}")
     if not lazy.report.get("counters", {}).get("recorded"):
         found.append("nothing was recorded: the run was not lazy")
-    found += [f"compiled after the second step: {e['cause']} at {e['site']}" for e in lazy.late_compiles]
+    found += [f"compiled in a step after the second: {e['cause']} at {e['site']}" for e in lazy.late_compiles]
     return found
 
 
@@ -229,7 +245,7 @@ def main() -> int:
         fallbacks += [f"{program.name}: {count} x {name}" for name, count in lazy.report.get("fallbacks", {}).items()]
 
     print(table(rows))
-    print("\nhits: barriers that found their program in the cache. after 2nd: compiles between the second and the last step.")
+    print("\nhits: barriers that found their program in the cache. after 2nd: compiles in steps after the second.")
     print(f"ms: median of the steps after the second, {args.cores} core(s) for both. Times of a run on a busy machine say little.")
     if fallbacks:
         print("\nfallbacks, run by the native library and reported:\n  " + "\n  ".join(fallbacks))

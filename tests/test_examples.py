@@ -14,7 +14,7 @@ _spec.loader.exec_module(demo)
 
 @pytest.mark.parametrize("program", demo.PROGRAMS, ids=lambda p: p.name)
 def test_example_equals_native_and_stops_compiling(program):
-    """The curve and the result are the native library's within the program's tolerance; no compile after the second step."""
+    """The curve and the result are the native library's within the program's tolerance; no compile in a step after the second."""
     assert demo.faults(program, demo.run(program, lazy=False), demo.run(program, lazy=True)) == []
 
 
@@ -26,4 +26,4 @@ def test_a_wrong_curve_is_noticed():
     assert [f.split()[0] for f in demo.faults(program, native, native)] == ["nothing"]
     assert len(demo.faults(program, native, demo.Run("loss", 1.1, [3.0, 2.0], [1.0, 2.0, 3.0], report))) == 3
     late = demo.Run("loss", 1.0, [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], report)
-    assert demo.faults(program, native, late) == ["compiled after the second step: a new graph at x.py:1"]
+    assert demo.faults(program, native, late) == ["compiled in a step after the second: a new graph at x.py:1"]
