@@ -86,7 +86,7 @@ class _Windows:
         self.sizes = dims[len(dims) - self.count :]
         self.strides, self.padding, self.dilation = tuple(strides), [(lo, hi) for lo, hi in padding], tuple(dilation)
         per_dim = zip(self.sizes, window, strides, self.padding, dilation, strict=True)
-        self.out = tuple(_out(*each) for each in per_dim)  # type: ignore[arg-type]
+        self.out = tuple(_out(*each) for each in per_dim)
         self.offsets = list(itertools.product(*[range(w) for w in window]))
 
     def read(self, x: Any, offset: Dims, fill: Any) -> Any:
