@@ -14,7 +14,8 @@ from lazy_core import values
 from lazy_core.errors import DeviceError, DtypeError
 from lazy_core.values import Value
 
-from . import capi, device, exchange
+from . import capi, exchange
+from .device import device, is_lazy
 from .tensor import Tensor, of_value
 
 
@@ -27,7 +28,7 @@ def to_lazy(value: Value) -> Any:
     dtype = capi.TF_DTYPES.get(value.shape.dtype)
     if dtype is None:
         raise DtypeError(f"TensorFlow has no dtype for a value of {value.shape}")
-    with device.device(), capi.stop_recording():
+    with device(), capi.stop_recording():
         exchange.post(of_value(value, dtype))
         return tf.raw_ops.Placeholder(dtype=tf.dtypes.as_dtype(dtype), shape=value.shape.dims)
 
@@ -40,9 +41,9 @@ def entry_of(tensor: Any) -> Tensor:
     """
     if isinstance(tensor, tf.Variable):
         tensor = tensor.read_value()
-    if not device.is_lazy(tensor):
+    if not is_lazy(tensor):
         raise DeviceError(f"a tensor on {getattr(tensor, 'device', type(tensor).__name__)!r} is not lazy; create it inside lazy_tf.device()")
-    with device.device(), capi.stop_recording():
+    with device(), capi.stop_recording():
         box = exchange.expect()
         tf.raw_ops.Snapshot(input=tensor)
     entry = box[0]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from . import capi, conformance, convert, device
+from . import capi, conformance, convert
+from .device import is_lazy
 
 
 class TensorFlowFrontend:
@@ -38,7 +39,7 @@ class TensorFlowFrontend:
 
     def is_lazy(self, tensor: Any) -> bool:
         """Whether a tensor lives on the lazy device."""
-        return device.is_lazy(tensor)
+        return is_lazy(tensor)
 
 
 FRONTEND = TensorFlowFrontend()

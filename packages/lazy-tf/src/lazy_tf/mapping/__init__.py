@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import arrays, conv, host, math, nn, random, reductions
+from . import arrays, conv, host, linalg, math, nn, random, reductions
 from .rules import RULES, Rule
 from .variables import FAST, UPDATES, contents
 
@@ -19,4 +19,4 @@ def is_input_pipeline(name: str) -> bool:
     return any(part in name for part in _INPUT_PIPELINE)
 
 
-__all__ = ["FAST", "RULES", "SPECIAL", "UPDATES", "Rule", "arrays", "contents", "conv", "host", "is_input_pipeline", "math", "nn", "random", "reductions"]
+__all__ = ["FAST", "RULES", "SPECIAL", "UPDATES", "Rule", "arrays", "contents", "conv", "host", "is_input_pipeline", "linalg", "math", "nn", "random", "reductions"]

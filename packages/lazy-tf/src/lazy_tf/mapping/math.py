@@ -58,7 +58,6 @@ direct(ops.bitwise_and, "BitwiseAnd")
 direct(ops.bitwise_or, "BitwiseOr")
 direct(ops.bitwise_xor, "BitwiseXor")
 direct(ops.div, "RealDiv")
-direct(ops.floor_div, "FloorDiv")
 direct(ops.fmod, "TruncateMod", "Mod")
 direct(ops.ge, "GreaterEqual")
 direct(ops.gt, "Greater")
@@ -72,8 +71,6 @@ direct(ops.mul, "Mul")
 direct(ops.nextafter, "NextAfter")
 direct(ops.pow, "Pow")
 direct(ops.remainder, "FloorMod")
-direct(ops.shift_left, "LeftShift")
-direct(ops.shift_right, "RightShift")
 direct(ops.sub, "Sub")
 direct(ops.trunc_div, "TruncateDiv")
 
@@ -88,6 +85,26 @@ def _round(x: Expr) -> Expr:
 @lower("Div")
 def _div(x: Expr, y: Expr) -> Expr:
     return ops.trunc_div(x, y) if x.shape.dtype.kind in "iu" else ops.div(x, y)
+
+
+@lower("FloorDiv")
+def _floor_div(x: Expr, y: Expr) -> Expr:
+    return ops.floor_div(x, y) if x.shape.dtype.kind in "iu" else ops.floor(ops.div(x, y))
+
+
+def _shift_count(y: Expr) -> Expr:
+    """Counts outside the width of the dtype are clamped, as in the CPU kernel."""
+    return ops.minimum(ops.maximum(y, like(y, 0)), like(y, y.shape.dtype.itemsize * 8 - 1))
+
+
+@lower("LeftShift")
+def _left_shift(x: Expr, y: Expr) -> Expr:
+    return ops.shift_left(x, _shift_count(y))
+
+
+@lower("RightShift")
+def _right_shift(x: Expr, y: Expr) -> Expr:
+    return ops.shift_right(x, _shift_count(y))
 
 
 def _fits(x: Expr, y: Expr) -> None:
@@ -316,7 +333,8 @@ def _swap_last(x: Expr) -> Expr:
     return ops.transpose(x, perm=(*range(n - 2), n - 1, n - 2))
 
 
-def _adjoint(x: Expr, flag: bool) -> Expr:
+def adjoint_of(x: Expr, flag: bool) -> Expr:
+    """The conjugate transpose of the last two dimensions if the flag is set, else the operand."""
     if not flag:
         return x
     return ops.conj(_swap_last(x)) if x.shape.dtype.kind == "c" else _swap_last(x)
@@ -333,13 +351,13 @@ def _matmul(a: Expr, b: Expr, *, transpose_a: bool, transpose_b: bool) -> Expr:
 def _batch_matmul(x: Expr, y: Expr, *, adj_x: bool, adj_y: bool) -> Expr:
     if x.shape.ndim < 2 or y.shape.ndim < 2:
         raise ShapeError(f"BatchMatMulV2: {x.shape} and {y.shape}; both operands need two dimensions or more")
-    return ops.matmul(_adjoint(x, adj_x), _adjoint(y, adj_y))
+    return ops.matmul(adjoint_of(x, adj_x), adjoint_of(y, adj_y))
 
 
 @lower("BatchMatMulV3")
 def _batch_matmul_v3(x: Expr, y: Expr, *, adj_x: bool, adj_y: bool, Tout: np.dtype) -> Expr:
     x, y = (e if e.shape.dtype == Tout else ops.convert(e, dtype=Tout) for e in (x, y))
-    return ops.matmul(_adjoint(x, adj_x), _adjoint(y, adj_y))
+    return ops.matmul(adjoint_of(x, adj_x), adjoint_of(y, adj_y))
 
 
 @lower("Einsum")

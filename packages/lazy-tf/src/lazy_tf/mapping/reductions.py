@@ -14,7 +14,7 @@ from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
 
 from .arrays import axis_of
-from .rules import lower
+from .rules import like, lower
 
 
 def _axes(x: Expr, indices: Any, name: str) -> tuple[int, ...]:
@@ -48,14 +48,21 @@ def _mean(x: Expr, *, reduction_indices: Any, keep_dims: bool) -> Expr:
     return ops.mean(x, axes=axes, keepdims=keep_dims) if axes else x
 
 
+def _without_nan(x: Expr, filler: float) -> Expr:
+    """The CPU kernel never picks a NaN."""
+    if x.shape.dtype.kind in "iub":
+        return x
+    return ops.where(ops.isnan(x), like(x, filler), x)
+
+
 @lower("ArgMax")
 def _arg_max(x: Expr, *, dimension: Any, output_type: np.dtype) -> Expr:
-    return ops.argmax(x, axis=axis_of(dimension, x.shape.ndim, "ArgMax"), keepdims=False, dtype=output_type)
+    return ops.argmax(_without_nan(x, -np.inf), axis=axis_of(dimension, x.shape.ndim, "ArgMax"), keepdims=False, dtype=output_type)
 
 
 @lower("ArgMin")
 def _arg_min(x: Expr, *, dimension: Any, output_type: np.dtype) -> Expr:
-    return ops.argmin(x, axis=axis_of(dimension, x.shape.ndim, "ArgMin"), keepdims=False, dtype=output_type)
+    return ops.argmin(_without_nan(x, np.inf), axis=axis_of(dimension, x.shape.ndim, "ArgMin"), keepdims=False, dtype=output_type)
 
 
 def _cumulative(x: Expr, axis: Any, exclusive: bool, reverse: bool, target: Callable[..., Expr], name: str) -> Expr:
