@@ -151,6 +151,28 @@ def test_scalar_that_changes_every_step_compiles_at_most_twice():
     np.testing.assert_allclose(values.to_host(w), expected, rtol=1e-6)
 
 
+def test_many_sites_with_one_schedule_compile_at_most_twice():
+    """A chain of operations that all take the changing number: none of them waits for the one before to be lifted."""
+    w = f32(4)
+    for step in range(20):
+        for _ in range(10):
+            w = values.record(ops.mul, (ops.sin(w), ir.const(1 - 0.1 / (step + 1), np.float32)))
+        lazy_core.barrier()
+    assert counters()["compiles"] <= 2
+
+
+def test_a_value_that_was_seen_elsewhere_before_does_not_compile_again():
+    """Two schedules that meet: a lifted site stays lifted, whatever value it shows."""
+    x, y = f32(3), f32(3)
+    for step in range(8):
+        a = values.record(ops.mul, (x, ir.const(1.0 + step, np.float32)))
+        b = values.record(ops.mul, (y, ir.const(8.0 - step, np.float32)))
+        lazy_core.barrier()
+        assert values.to_host(a).tolist() == [1.0 + step, 2 * (1.0 + step), 3 * (1.0 + step)]
+        assert values.to_host(b).tolist() == [8.0 - step, 2 * (8.0 - step), 3 * (8.0 - step)]
+    assert counters()["compiles"] <= 3
+
+
 def test_several_constants_within_one_trace_stay_baked():
     """X * 2 and x * 3 in one step are two constants, in every later step too."""
     x = f32(3)

@@ -33,7 +33,7 @@ class Config:
 
     cut_after: int = 1_000
     max_trace: int = 20_000
-    max_exprs: int = 500_000
+    max_exprs: int = 200_000
     max_executables: int = 1024
     cache_dir: str = ""
     cache_bytes: int = 2_000_000_000

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,7 +38,7 @@ class Operation(Protocol):
 class Attrs:
     """Static keyword attributes of an operation; interned by type and bits."""
 
-    __slots__ = ("key", "kwargs", "name")
+    __slots__ = ("__weakref__", "key", "kwargs", "name")
 
     def __init__(self, kwargs: dict[str, Any], key: Any = ()) -> None:
         self.kwargs = kwargs
@@ -78,15 +79,16 @@ class Expr:
         node: the operation, or None for a leaf or a constant.
         index: which output of the node this is.
         id: a number unique in the process.
+        skeleton: a number that expressions share which differ in scalars only, baked or fed; set by whoever interns them.
     """
 
-    __slots__ = ("__weakref__", "id", "index", "node", "shape")
+    __slots__ = ("__weakref__", "id", "index", "node", "shape", "skeleton")
 
     def __init__(self, shape: Shape, node: Node | None, index: int = 0) -> None:
         self.shape = shape
         self.node = node
         self.index = index
-        self.id = next(_expr_ids)
+        self.id = self.skeleton = next(_expr_ids)
 
     @property
     def expr(self) -> Expr:
@@ -99,6 +101,17 @@ class Expr:
 
     def _describe(self) -> str:
         return "expr"
+
+
+_holes: dict[np.dtype, int] = {}
+
+
+def hole(shape: Shape) -> int:
+    """The skeleton of every scalar of a dtype, whatever its value and however it gets into the graph."""
+    found = _holes.get(shape.dtype)
+    if found is None:
+        found = _holes[shape.dtype] = next(_expr_ids)
+    return found
 
 
 class Leaf(Expr):
@@ -124,6 +137,7 @@ class Const(Expr):
         super().__init__(Shape.of((), value.dtype), None)
         self.value = value
         self.bits = value.tobytes()
+        self.skeleton = hole(self.shape)
 
     def _describe(self) -> str:
         return f"const({self.value})"
@@ -139,6 +153,7 @@ class ScalarLeaf(Expr):
 
     def __init__(self, source: int, kind: str, slot: int) -> None:
         super().__init__(Shape.of((), _SCALAR_DTYPES[kind]), None)
+        self.skeleton = hole(self.shape)
         self.source = source
         self.kind = kind
         self.slot = slot
@@ -179,7 +194,8 @@ def freeze(value: Any) -> Any:
     )
 
 
-_attr_table: dict[Any, Attrs] = {}
+# Weak: attributes are forgotten with the last expression that has them.
+_attr_table: weakref.WeakValueDictionary[Any, Attrs] = weakref.WeakValueDictionary()
 NO_ATTRS = Attrs({})
 
 

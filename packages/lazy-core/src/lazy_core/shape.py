@@ -6,6 +6,7 @@ Owns: interned shapes and their short printed form (`f32[8,128]`, after XLA's HL
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable
 
 import numpy as np
@@ -39,7 +40,7 @@ def short_dtype(dtype: DTypeLike) -> str:
 class Shape:
     """Dimensions and dtype of a value; interned, so that equal shapes are the same object."""
 
-    __slots__ = ("dims", "dtype", "name")
+    __slots__ = ("__weakref__", "dims", "dtype", "name")
 
     dims: tuple[int, ...]
     dtype: np.dtype
@@ -99,4 +100,5 @@ class Shape:
         return self.name
 
 
-_TABLE: dict[tuple[tuple[int, ...], np.dtype], Shape] = {}
+# Weak: a shape is forgotten with the last expression or value that has it, so that shapes that never repeat cost no memory.
+_TABLE: weakref.WeakValueDictionary[tuple[tuple[int, ...], np.dtype], Shape] = weakref.WeakValueDictionary()

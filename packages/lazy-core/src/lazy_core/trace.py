@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from . import events
 from .config import config
 from .errors import BarrierError, LazyError
-from .ir import NO_ATTRS, Attrs, Expr, Leaf, Node, ScalarLeaf
+from .ir import NO_ATTRS, Attrs, Expr, Leaf, Node, ScalarLeaf, hole
 from .ops import registry
 from .shape import Shape
 
@@ -61,36 +61,51 @@ class Source(Protocol):
         ...
 
 
+_VALUES_OF_A_KIND = 64
+
+
 class Sites:
     """Which scalars are baked into the graph and which are fed at run time.
 
     A scalar is baked the first time.  If the same site (operation, inputs, static attributes) shows a new value in a later
-    trace, it becomes a run-time input for good, so that a learning-rate schedule compiles at most twice; several values
-    within one trace are so many constants.
+    trace, it becomes a run-time input for good, so that a learning-rate schedule compiles at most twice; several values within
+    one trace are so many constants.  Feeding one scalar changes the inputs of every site after it, so a site names its inputs by
+    their skeletons, which scalars do not change.  An optimizer's second step has other inputs than its first (its state exists by
+    then): hence a scalar is also lifted when its *kind* (operation, shapes, static attributes) shows a value in a later trace
+    that it never showed before.
     """
 
     def __init__(self) -> None:
         self._first_epoch: dict[Hashable, int] = {}
         self._lifted: set[Hashable] = set()
+        self._kinds: dict[Hashable, tuple[int, dict[Hashable, int]]] = {}
         self.epoch = 0
 
-    def is_lifted(self, site: Hashable) -> bool:
-        """Whether scalars at this site are fed at run time."""
-        return site in self._lifted
+    def should_lift(self, site: Hashable, kind: Hashable = None, shown: Hashable = None) -> bool:
+        """Say that a value not recorded before turned up at a site; returns whether it must be fed at run time.
 
-    def should_lift(self, site: Hashable) -> bool:
-        """Say that a value not seen before turned up at a site; returns whether it must be fed at run time."""
-        if site in self._lifted:
-            return True
-        if self._first_epoch.setdefault(site, self.epoch) < self.epoch:
+        Args:
+            site: operation, the inputs' skeletons and static attributes.
+            kind: the same with shapes in place of the inputs; None for the rule of the site alone.
+            shown: the value's bits.
+        """
+        by_site = site in self._lifted or self._first_epoch.setdefault(site, self.epoch) < self.epoch
+        by_kind = False
+        if kind is not None:
+            first, known = self._kinds.setdefault(kind, (self.epoch, {}))
+            seen = known.get(shown, self.epoch)
+            if len(known) < _VALUES_OF_A_KIND:
+                known.setdefault(shown, self.epoch)
+            by_kind = seen == self.epoch and first < self.epoch
+        if by_site or by_kind:
             self._lifted.add(site)
-            return True
-        return False
+        return by_site or by_kind
 
     def clear(self) -> None:
-        """Forget every site."""
+        """Forget every site and kind."""
         self._first_epoch.clear()
         self._lifted.clear()
+        self._kinds.clear()
 
 
 class _Forbidden(threading.local):
@@ -105,6 +120,7 @@ class Trace:
         self.table: dict[Hashable, Recorded] = {}
         self._old: dict[Hashable, Recorded] = {}
         self.sources: list[Source] = []
+        self._skeletons: dict[Hashable, tuple[Expr, ...]] = {}
         self.sites = Sites()
         self._forbidden = _Forbidden()
 
@@ -132,6 +148,7 @@ class Trace:
             return
         self._old = dict(self.table)
         self.table.clear()
+        self._skeletons.clear()
         self.sites.clear()
         for source in self.sources:
             source.evict()
@@ -170,7 +187,18 @@ class Trace:
         shapes, multiple = target.infer(tuple([e.shape for e in exprs]), attrs)
         node = Node(target, exprs, attrs, events.user_site())
         node.outputs = tuple([Expr(shape, node, i) for i, shape in enumerate(shapes)])
+        self._name_skeletons(node)
         return node.outputs if multiple else node.outputs[0]
+
+    def _name_skeletons(self, node: Node) -> None:
+        if node.op.name == "convert" and isinstance(node.inputs[0], ScalarLeaf):
+            node.outputs[0].skeleton = hole(node.outputs[0].shape)  # a fed scalar of the dtype that a baked one would have
+            return
+        key = (node.op, node.attrs, *[e.skeleton for e in node.inputs])
+        first = self._skeletons.setdefault(key, node.outputs)
+        if len(first) == len(node.outputs):
+            for expr, model in zip(node.outputs, first, strict=True):
+                expr.skeleton = model.skeleton
 
     def leaf(self, source: int, slot: int, shape: Shape) -> Leaf:
         """The interned leaf of a source's slot."""

@@ -79,6 +79,9 @@ def _bake(name: str, arg: Any) -> Any:
     )
 
 
+_MOST_SIGNATURES = 4096
+
+
 class Op:
     """One core operation.
 
@@ -140,6 +143,8 @@ class Op:
         key = (shapes, attributes)
         found = self._inferred.get(key)
         if found is None:
+            if len(self._inferred) >= _MOST_SIGNATURES:  # shapes that never repeat must not cost memory for good
+                self._inferred.clear()
             found = self._inferred[key] = self._infer(shapes, attributes)
         return found
 
