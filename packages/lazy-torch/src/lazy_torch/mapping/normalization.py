@@ -1,6 +1,7 @@
 """Batch, layer and group normalisation with their gradients.
 
-Owns: native_batch_norm and its variants, native_layer_norm, native_group_norm.  Statistics are computed in f32 for half floats.
+Owns: native_batch_norm and its variants, native_layer_norm, native_group_norm.  Statistics are computed and, except for
+groups, saved in f32 for half floats.
 Source: Ioffe and Szegedy 2015; Ba et al. 2016; Wu and He 2018.
 """
 
@@ -70,14 +71,13 @@ def _batch_norm(
             raise RuntimeError("batch_norm: running_mean and running_var must be defined in evaluation mode")
         middle = _channel(cast(mean, wide), x)
         rstd = _rstd(_channel(cast(var, wide), x), eps)
-        save_mean = save_rstd = filled(0, (0,), wide)
-    stats = next((v.shape.dtype for v in (weight, bias, mean, var) if v is not None), kind)
+        save_mean, save_rstd = cast(mean, wide), reshape(rstd, channels)
     y = ops.mul(ops.sub(x, middle), rstd)
     if weight is not None:
         y = ops.mul(y, _channel(cast(weight, wide), x))
     if bias is not None:
         y = ops.add(y, _channel(cast(bias, wide), x))
-    return cast(y, kind), cast(save_mean, stats), cast(save_rstd, stats), new_mean, new_var
+    return cast(y, kind), save_mean, save_rstd, new_mean, new_var
 
 
 def _running(old: Expr, new: Expr, momentum: float) -> Expr:
@@ -223,8 +223,7 @@ def layer_norm(input: Expr, normalized_shape: Sequence[int], weight: Optional, b
         y = ops.mul(y, cast(weight, wide))
     if bias is not None:
         y = ops.add(y, cast(bias, wide))
-    stats = kind if weight is None else weight.shape.dtype
-    return cast(y, kind), cast(mean, stats), cast(rstd, stats)
+    return cast(y, kind), mean, rstd
 
 
 @aten("native_layer_norm_backward")
@@ -294,8 +293,7 @@ def group_norm(
     rstd = _rstd(var, eps)
     y = ops.mul(ops.sub(x, mean), rstd)
     y = _per_channel(y, weight, bias, group, C)
-    stats = kind if weight is None else weight.shape.dtype
-    return cast(reshape(y, input.shape.dims), kind), cast(reshape(mean, (N, group)), stats), cast(reshape(rstd, (N, group)), stats)
+    return cast(reshape(y, input.shape.dims), kind), cast(reshape(mean, (N, group)), kind), cast(reshape(rstd, (N, group)), kind)
 
 
 def _per_channel(y: Expr, weight: Optional, bias: Optional, group: int, channels: int) -> Expr:
