@@ -26,6 +26,11 @@ def _softplus(x: Any, *, beta: float, threshold: float) -> Any:
     return tf.where(scaled > tf.cast(threshold, x.dtype), x, tf.math.softplus(scaled) / tf.cast(beta, x.dtype))
 
 
+def _erf(x: Any) -> Any:
+    """TensorFlow's own kernel gives NaN for infinities of float64, so they are kept out."""
+    return tf.math.erf(tf.clip_by_value(x, tf.cast(-30, x.dtype), tf.cast(30, x.dtype)))
+
+
 def _fmax(x: Any, y: Any) -> Any:
     return tf.where(tf.math.is_nan(x), y, tf.where(tf.math.is_nan(y), x, tf.maximum(x, y)))
 
@@ -49,7 +54,7 @@ UNARY: dict[str, Call] = {
     "cos": tf.cos,
     "cosh": tf.cosh,
     "digamma": tf.math.digamma,
-    "erf": tf.math.erf,
+    "erf": _erf,
     "erfc": tf.math.erfc,
     "erfinv": tf.math.erfinv,
     "exp": tf.exp,

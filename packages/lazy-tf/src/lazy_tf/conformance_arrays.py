@@ -33,14 +33,19 @@ def _topk(x: Any, *, k: int, largest: bool) -> Any:
     return values, tf.cast(indices, tf.int64)
 
 
+def _ordered(x: Any) -> Any:
+    """TensorFlow's sorts leave NaN wherever comparing puts it, so NaN is kept out."""
+    return tf.where(tf.math.is_nan(x), tf.cast(float("inf"), x.dtype), x) if x.dtype.is_floating else x
+
+
 def _argsort(x: Any, *, axis: int, descending: bool, stable: bool, dtype: Any) -> Any:
-    return tf.cast(tf.argsort(x, axis, "DESCENDING" if descending else "ASCENDING", stable=True), dtype)
+    return tf.cast(tf.argsort(_ordered(x), axis, "DESCENDING" if descending else "ASCENDING", stable=True), dtype)
 
 
 def _sort_with_indices(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     direction = "DESCENDING" if descending else "ASCENDING"
-    indices = tf.argsort(x, axis, direction, stable=True)
-    return tf.sort(x, axis, direction), tf.cast(indices, tf.int64)
+    indices = tf.argsort(_ordered(x), axis, direction, stable=True)
+    return tf.sort(_ordered(x), axis, direction), tf.cast(indices, tf.int64)
 
 
 def _pad(x: Any, value: Any, *, low: Any, high: Any, interior: Any) -> Any:
@@ -135,6 +140,14 @@ def _dynamic_slice(x: Any, *starts: Any, sizes: Any) -> Any:
     return tf.slice(x, tf.stack(clamped), list(sizes))
 
 
+def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
+    rows = [
+        tf.range(n, dtype=tf.int64) + tf.clip_by_value(tf.cast(s, tf.int64), 0, d - n)
+        for s, d, n in zip(starts, x.shape, update.shape, strict=True)
+    ]
+    return tf.tensor_scatter_nd_update(x, tf.stack(tf.meshgrid(*rows, indexing="ij"), axis=-1), update)
+
+
 def _expand_dims(x: Any, *, axes: Any) -> Any:
     rank = len(x.shape) + len(axes)
     for axis in sorted(a % rank for a in axes):
@@ -197,8 +210,64 @@ def _conv_filter_grad(x: Any, g: Any, *, filter_dims: Any, **attributes: Any) ->
     return tape.gradient(y, w, output_gradients=g)
 
 
+def _images(x: Any, window: Any) -> tuple[Any, list[int], Any]:
+    """The two axes that a window covers as the spatial axes of images with one channel; how to go back."""
+    spatial = [i for i, w in enumerate(window) if w != 1]
+    order = [i for i in range(len(window)) if i not in spatial] + spatial
+    moved = tf.transpose(x, order)
+    lead = moved.shape[:-2]
+    images = tf.reshape(moved, [-1, *moved.shape[-2:], 1])
+
+    def back(y: Any) -> Any:
+        return tf.transpose(tf.reshape(y, [*lead, *y.shape[1:3]]), [order.index(i) for i in range(len(order))])
+
+    return images, spatial, back
+
+
+def _pooled(x: Any, kind: str, *, window: Any, strides: Any, padding: Any, dilation: Any = None, filler: Any = 0) -> Any:
+    images, spatial, back = _images(x, window)
+    pads = [[0, 0], *[list(padding[i]) for i in spatial], [0, 0]]
+    images = tf.pad(images, pads, constant_values=tf.cast(filler, x.dtype))
+    return back(
+        tf.nn.pool(
+            images,
+            [window[i] for i in spatial],
+            kind,
+            [strides[i] for i in spatial],
+            "VALID",
+            dilations=None if dilation is None else [dilation[i] for i in spatial],
+        )
+    )
+
+
+def _max_pool(x: Any, **attributes: Any) -> Any:
+    return _pooled(x, "MAX", filler=x.dtype.min, **attributes)
+
+
+def _max_pool_grad(x: Any, g: Any, **attributes: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = _max_pool(x, **attributes)
+    return tape.gradient(y, x, output_gradients=g)
+
+
+def _avg_pool(x: Any, *, count_include_pad: bool, **attributes: Any) -> Any:
+    sums = _pooled(x, "AVG", **attributes)
+    return sums if count_include_pad else sums / _pooled(tf.ones_like(x), "AVG", **attributes)
+
+
+def _avg_pool_grad(g: Any, *, input_dims: Any, **attributes: Any) -> Any:
+    x = tf.zeros(list(input_dims), g.dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = _avg_pool(x, **attributes)
+    return tape.gradient(y, x, output_gradients=g)
+
+
 ARRAYS: dict[str, Call] = {
     "argsort": _argsort,
+    "avg_pool": _avg_pool,
+    "avg_pool_grad": _avg_pool_grad,
     "broadcast_to": lambda x, *, dims: tf.broadcast_to(x, list(dims)),
     "concatenate": lambda *xs, axis: tf.concat(list(xs), axis),
     "conv": _conv,
@@ -206,6 +275,7 @@ ARRAYS: dict[str, Call] = {
     "conv_input_grad": _conv_input_grad,
     "diagonal": lambda x, *, offset, axis1, axis2: tnp.diagonal(x, offset, axis1, axis2),
     "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
     "expand_dims": _expand_dims,
     "eye": lambda *, n, m, k, dtype: tnp.eye(n, m, k, dtype=dtype),
     "full": lambda value, *, dims: tf.fill(list(dims), value),
@@ -215,6 +285,8 @@ ARRAYS: dict[str, Call] = {
         tf.reshape(tf.cast(tf.range(dims[axis]), dtype), [-1 if i == axis else 1 for i in range(len(dims))]), list(dims)
     ),
     "log_softmax": lambda x, *, axis: tf.nn.log_softmax(x, axis),
+    "max_pool": _max_pool,
+    "max_pool_grad": _max_pool_grad,
     "one_hot": lambda indices, *, depth, dtype: tf.one_hot(indices, depth, dtype=dtype),
     "pad": _pad,
     "reshape": lambda x, *, dims: tf.reshape(x, list(dims)),
@@ -225,7 +297,7 @@ ARRAYS: dict[str, Call] = {
     "segment_sum": lambda data, ids, *, num: tf.math.unsorted_segment_sum(data, ids, num),
     "slice": lambda x, *, starts, limits, strides: x[_strided(starts, limits, strides)],
     "softmax": lambda x, *, axis: tf.nn.softmax(x, axis),
-    "sort": lambda x, *, axis, descending, stable: tf.sort(x, axis, "DESCENDING" if descending else "ASCENDING"),
+    "sort": lambda x, *, axis, descending, stable: tf.sort(_ordered(x), axis, "DESCENDING" if descending else "ASCENDING"),
     "sort_with_indices": _sort_with_indices,
     "squeeze": lambda x, *, axes: tf.squeeze(x, list(axes)),
     "stack": lambda *xs, axis: tf.stack(list(xs), axis),

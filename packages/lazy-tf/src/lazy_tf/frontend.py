@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import capi, conformance, convert
-from .device import is_lazy
+from .device import device, is_lazy
 
 
 class TensorFlowFrontend:
@@ -31,6 +31,10 @@ class TensorFlowFrontend:
         """A CPU tensor with a copy of the array."""
         with tf.device("CPU:0"):
             return tf.constant(np.array(array))
+
+    def creating(self) -> device:
+        """The scope in which what takes no tensors makes lazy ones."""
+        return device()
 
     def to_numpy(self, tensor: Any) -> np.ndarray:
         """The contents of either kind of tensor."""
