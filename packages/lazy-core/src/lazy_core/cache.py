@@ -8,6 +8,7 @@ StableHLO text without locations.  No hash decides which program runs. May impor
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.plans: Lru[Plan] = Lru()
-        self.by_root: Lru[list[Plan]] = Lru(share=64)  # the latest plans that return an expression
+        self._by_root: Lru[list[weakref.ref[Plan]]] = Lru(share=64)
         self.structures: Lru[dict[tuple[int, ...], Executable]] = Lru()  # by the positions of donated arguments
         self.programs: Lru[Executable] = Lru()
 
@@ -106,13 +107,17 @@ class Cache:
         """Keep a plan under its trace key, and under each expression that it returns."""
         self.plans.put(key, plan)
         for root in plan.roots:
-            plans = self.by_root.get(root) or []
-            self.by_root.put(root, [*plans[1 - _PLANS_PER_ROOT :], plan])
+            plans = self._by_root.get(root) or []
+            self._by_root.put(root, [*plans[1 - _PLANS_PER_ROOT :], weakref.ref(plan)])
+
+    def plans_with(self, root: Expr) -> list[Plan]:
+        """The latest plans that return an expression, oldest first."""
+        return [plan for ref in self._by_root.get(root) or [] if (plan := ref()) is not None]
 
     def clear(self) -> None:
         """Forget every plan and executable: what follows is compiled anew."""
         self.plans.clear()
-        self.by_root.clear()
+        self._by_root.clear()
         self.structures.clear()
         self.programs.clear()
 

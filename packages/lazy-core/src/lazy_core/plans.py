@@ -107,7 +107,7 @@ class Available:
 def _returns_more(graph: lowering.Graph, available: Available) -> lowering.Graph | None:
     """The graph of a plan of the same trace that returns everything wanted and more: spurious live values must not cost a compile."""
     wanted = set(graph.outputs)
-    candidates = min([cache.by_root.get(root) or [] for root in graph.outputs], key=len)
+    candidates = min([cache.plans_with(root) for root in graph.outputs], key=len)
     for plan in reversed(candidates):
         if (
             plan.graph is not None
@@ -122,7 +122,7 @@ def _returns_more(graph: lowering.Graph, available: Available) -> lowering.Graph
 def _with_former_outputs(graph: lowering.Graph, available: Available) -> lowering.Graph:
     """The graph, or, where live sets keep varying, one that also returns what its variants returned."""
     wanted = set(graph.outputs)
-    related = {id(plan): plan for root in graph.outputs for plan in cache.by_root.get(root) or []}
+    related = {id(plan): plan for root in graph.outputs for plan in cache.plans_with(root)}
     variants = [
         plan
         for plan in related.values()
