@@ -37,6 +37,14 @@ class Layout:
 
     __slots__ = ("_attrs", "_derived", "key", "offset", "size", "sizes", "strides")
 
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    size: int
+    key: tuple[tuple[int, ...], tuple[int, ...], int]
+    _attrs: dict[Any, Any]
+    _derived: dict[Any, Any]
+
     def __init__(self) -> None:
         raise TypeError("layouts are interned: use Layout.of(sizes, strides, offset) or Layout.contiguous(sizes)")
 
@@ -249,5 +257,3 @@ class Storage:
             self.layout = view
         self.value = value
         self.generation += 1
-
-

@@ -204,7 +204,7 @@ def _record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any
     if any(e.__class__ is Const and e.shape.dtype.kind != "b" for e in exprs):
         shapes = tuple([e.shape for e in exprs])
         site = (target, attributes, *[e.skeleton for e in exprs])
-        shown = tuple([e.bits for e in exprs if e.__class__ is Const])  # type: ignore[attr-defined]
+        shown = tuple([e.bits for e in exprs if e.__class__ is Const])
         if _trace.sites.should_lift(site, (target, attributes, shapes), shown):
             lifted = tuple([_lift(e) if e.__class__ is Const else e for e in exprs])
             return _trace.record(target, lifted, attributes)

@@ -175,7 +175,8 @@ def _base_digits(layout: View) -> list[tuple[int, int, int]]:
 def _match_base(build: _Builder, layout: View, wanted: list[tuple[int, int]], offset: int) -> list[int] | None:
     """Match every wanted dim with a step along one of the base's own dims, by one slice; the axes matched, or None."""
     starts, limits, steps = [0] * len(layout[0]), [1] * len(layout[0]), [1] * len(layout[0])
-    rest, axes = offset, []
+    rest = offset
+    axes: list[int] = []
     for axis, size, stride in _base_digits(layout):
         starts[axis], rest = divmod(rest, stride)
         limits[axis] = starts[axis] + 1
