@@ -41,6 +41,10 @@ class TorchFrontend:
         """The contents of either kind of tensor."""
         return convert.to_numpy(x)
 
+    def creating(self) -> Any:
+        """A context in which factories make lazy tensors."""
+        return torch.device("lazy")
+
     def is_lazy(self, x: Any) -> bool:
         """Whether a tensor is on the lazy device."""
         return isinstance(x, torch.Tensor) and x.device.type == "lazy"

@@ -129,6 +129,8 @@ def _scatter(x: Expr, dim: int, index: Expr, src: Expr, reduce: str) -> Expr:
         raise RuntimeError(f"Expected index {index.shape} to be no larger than src {src.shape}")
     if s.shape.dtype != target.shape.dtype:
         raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype, got {x.shape} and {src.shape}")
+    if target.shape.dtype == BOOL:
+        reduce = {"add": "max", "mul": "min"}.get(reduce, reduce)
     wide = math_dtype(target.shape.dtype) if reduce in ("add", "mul") else target.shape.dtype
     result = ops.scatter(
         cast(target, wide), _positions(i), cast(crop(s, i.shape.dims), wide), axis=axis(dim, target.shape.ndim), reduce=reduce
@@ -165,8 +167,6 @@ def scatter_value_legacy(self: Expr, dim: int, index: Expr, value: Scalar, *, re
 
 @aten("scatter_add")
 def scatter_add(self: Expr, dim: int, index: Expr, src: Expr) -> Expr:
-    if self.shape.dtype == BOOL:
-        return _scatter(self, dim, index, src, "max")
     return _scatter(self, dim, index, src, "add")
 
 
@@ -280,6 +280,8 @@ def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr
     flat = reshape(self, (self.shape.size,))
     n = index.shape.size
     values = reshape(source, (n,))
+    if self.shape.dtype == BOOL and accumulate:
+        raise UnsupportedError("put with accumulate on a bool tensor")
     return reshape(ops.index_put(flat, values, reshape(_positions(index), (n,)), axes=(0,), accumulate=accumulate), self.shape.dims)
 
 
