@@ -119,7 +119,6 @@ def _run_separately(live: plans.Live, sources: list[Source]) -> list[list[Any]]:
 
 
 def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool) -> list[list[Any]]:
-    begin = time.perf_counter()
     plan = cache.plans.get(live)
     if plan is None:
         plan = plans.make(live, sources, cause)
@@ -129,6 +128,7 @@ def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool) -
         events.count("cache_hits")
     events.count("barriers")
     executable = _executable_now(plan, sources, cause)  # before the lists below hold the buffers too
+    begin = time.perf_counter()
     leaves = [source.leaves() for source in sources]
     outputs: Any = ()
     if executable is not None:
