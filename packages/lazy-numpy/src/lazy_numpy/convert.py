@@ -62,7 +62,7 @@ def to_value(x: Any, dtype: np.dtype | None = None) -> Any:
     if type(x) is ndarray or type(x) is scalar:
         return x._get()
     if isinstance(x, np.generic) or (dtype is not None and type(x) in (bool, int, float, complex)):
-        kind = x.dtype if isinstance(x, np.generic) else dtype
+        kind: Any = x.dtype if isinstance(x, np.generic) else dtype
         if dtypes.supports(kind):
             return const(x.item() if isinstance(x, np.generic) else x, kind)
     return operand(x)[0]

@@ -37,9 +37,9 @@ def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-        axes = axes[0]
-    return shapes.transpose(self, axes if axes else None)
+    alone = len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
+    chosen = axes[0] if alone else axes
+    return shapes.transpose(self, chosen if chosen else None)
 
 
 def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
@@ -369,7 +369,7 @@ def install() -> None:
     scalar.T = property(lambda self: self)
     ndarray.mT = property(shapes.matrix_transpose, doc="The view with the last two dimensions exchanged.")
     ndarray.flat = property(Flat, _flat_set, doc="The elements in C order.")
-    ndarray.data = property(lambda self: memoryview(convert.to_numpy(self)), doc="A read-only buffer of the current contents.")
+    ndarray.data = property(lambda self: convert.to_numpy(self).data, doc="A read-only buffer of the current contents.")
     ndarray.ctypes = property(lambda self: convert.to_numpy(self).ctypes, doc="For reading from C.")
 
 

@@ -25,7 +25,7 @@ class _ArrayType(type):
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
         if any(isinstance(b, _ArrayType) for b in bases):
             real = tuple([np.ndarray if isinstance(b, _ArrayType) else b for b in bases])
-            return type(np.ndarray)(name, real, namespace)
+            return type(name, real, namespace)
         return super().__new__(mcls, name, bases, namespace)
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -201,7 +201,7 @@ class scalar:  # noqa: N801 (as NumPy's scalars are written)
         """The NumPy scalar."""
         return values.to_host(self._value)[()]
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """The type of the NumPy scalar that this stands for."""
         return self._shape.dtype.type

@@ -53,7 +53,7 @@ def _pad(x: Any, value: Any, *, low: Any, high: Any, interior: Any) -> Any:
         if gap and x.shape[axis] > 1:
             rest = [d for i, d in enumerate(x.shape) if i != axis]
             filler = tf.fill([gap, *rest], value)
-            parts = []
+            parts: list[tf.Tensor] = []
             for i, row in enumerate(tf.unstack(x, axis=axis)):
                 parts += ([] if i == 0 else tf.unstack(filler)) + [row]
             x = tf.stack(parts, axis=axis)

@@ -111,7 +111,7 @@ def foldable(inputs: Sequence[Any]) -> bool:
     for entry in inputs:
         if entry.__class__ is not Tensor or not entry.foldable:
             return False
-        host = entry.host
+        host: Any = entry.host
         if host.ndim and (host.dtype.kind not in "iub" or host.size > SMALL):
             return False
     return len(inputs) > 0

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from . import dtypes
 
-Tensor = torch.Tensor
 Dims = Sequence[int]
 
 

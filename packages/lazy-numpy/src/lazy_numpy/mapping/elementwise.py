@@ -26,7 +26,7 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
 _convert = op(ops.convert)
 
 
-def astype(a: Any, dtype: Any, casting: str = "unsafe", copy: bool = True) -> Any:
+def astype(a: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> Any:
     """`ndarray.astype`."""
     target = np.dtype(dtype)
     given = a._shape.dtype
@@ -193,7 +193,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: b
     if y._shape.dtype.kind in "biu":
         y = y.astype(np.result_type(y._shape.dtype, 1.0))
     x = array(a)
-    result = (abs(x - y) <= atol + rtol * abs(y)) & np.isfinite(y) | (x == y)
+    result = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y) | (x == y)
     if equal_nan:
         result = result | (np.isnan(x) & np.isnan(y))
     return result
@@ -211,7 +211,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     x, y = array(a1), array(a2)
     if x._shape.dims != y._shape.dims:
         return False
-    same = x == y
+    same: Any = x == y
     if equal_nan and x._shape.dtype.kind in "fc" and y._shape.dtype.kind in "fc":
         same = same | (np.isnan(x) & np.isnan(y))
     return bool(reductions.all(same))

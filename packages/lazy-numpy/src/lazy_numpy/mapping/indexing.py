@@ -110,7 +110,7 @@ def getitem(a: ndarray, key: Any) -> Any:
     if found is None:
         return _get_slow(a, key)
     layout = a._get_layout()
-    made = layout._derived.get(found)
+    made: Any = layout._derived.get(found)
     if made is None:
         made = layout.derive(found, lambda: _derive(layout, found))
     if made.__class__ is Element:
@@ -130,7 +130,7 @@ def setitem(a: ndarray, key: Any, value: Any) -> None:
         _set_slow(a, key, value)
         return
     layout = a._get_layout()
-    made = layout._derived.get(found)
+    made: Any = layout._derived.get(found)
     if made is None:
         made = layout.derive(found, lambda: _derive(layout, found))
     if made.__class__ is Element:
@@ -426,8 +426,11 @@ def _put(found: Advanced, incoming: Any, accumulate: bool) -> None:
     view._put(_index_put(view._get(), fitted, *found.indices, axes=found.axes, accumulate=accumulate))
 
 
-def accumulate(a: ndarray, key: Any, update: ndarray) -> None:
-    """`np.add.at(a, key, update)`."""
+def accumulate(a: ndarray, key: Any, update: ndarray, reduce: str = "add") -> None:
+    """`np.add.at(a, key, update)`, or mul, max, min."""
+    if reduce != "add":
+        _accumulate_flat(a, key, update, reduce)
+        return
     found = _parse(a, key)
     if type(found) is tuple:
         a[found] += update
@@ -436,6 +439,32 @@ def accumulate(a: ndarray, key: Any, update: ndarray) -> None:
         positions = np.nonzero(_read(found.mask, "a boolean mask in add.at"))
         found = Advanced(a, tuple(range(found.mask.ndim)), [_index_value(p) for p in positions], None)
     _put(found, update._get(), accumulate=True)
+
+
+@recorded("numpy.scatter")
+def _scatter(x: Any, positions: Any, update: Any, *, reduce: str) -> Any:
+    flat = ops.reshape(x, dims=(x.shape.size,))
+    count = positions.shape.size
+    update = ufuncs.assign.fn(update, dims=positions.shape.dims, dtype=x.shape.dtype)
+    result = ops.scatter(flat, ops.reshape(positions, dims=(count,)), ops.reshape(update, dims=(count,)), axis=0, reduce=reduce)
+    return ops.reshape(result, dims=x.shape.dims)
+
+
+def _accumulate_flat(a: ndarray, key: Any, update: ndarray, reduce: str) -> None:
+    """By the positions that the key picks out of the flat array."""
+    if a._shape.dtype.kind not in "iuf":
+        raise NotLowered(f"{a._shape.dtype}")
+    positions = wrap(_positions(dims=a._shape.dims))[key]
+    ufuncs._check_shapes((positions.shape, update._shape.dims))
+    a._put(_scatter(a._get(), positions._get(), update._get(), reduce=reduce))
+
+
+@recorded("numpy.positions")
+def _positions(*, dims: tuple[int, ...]) -> Any:
+    size = 1
+    for n in dims:
+        size *= n
+    return ops.reshape(ops.iota(dims=(size,), axis=0, dtype=dtypes.INTP), dims=dims)
 
 
 # ------------------------------------------------------------------ functions
@@ -550,7 +579,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 @lowers(np.copyto)
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """`np.copyto`."""
     if type(dst) is not ndarray:
         np.copyto(dst, convert.to_numpy(src), casting=casting, where=convert.to_numpy(where))

@@ -118,9 +118,10 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     if dtype.kind == "b":
         raise NotLowered("einsum of bools")
     equation = operands[0].replace(" ", "")
-    np.einsum(equation, *[np.broadcast_to(np.float32(0), p._shape.dims) if p._shape.size < 1 << 12 else _check_ranks(equation, parts) for p in parts]) if all(
-        p._shape.size < 1 << 12 for p in parts
-    ) else _check_ranks(equation, parts)
+    if all(p._shape.size < 1 << 12 for p in parts):  # let NumPy say what is wrong with the equation
+        np.einsum(equation, *[np.broadcast_to(np.float32(0), p._shape.dims) for p in parts])
+    else:
+        _check_ranks(equation, parts)
     return store(wrap_any(_einsum(*[p._get() for p in parts], equation=equation, dtype=dtype)), out)
 
 
@@ -321,7 +322,7 @@ def _vector_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) ->
     if ord == 2:
         square = (a.real**2 + a.imag**2) if a._shape.dtype.kind == "c" else a * a
         return np.sqrt(reductions.sum(square, axes, None, None, keepdims))
-    size = abs(a)
+    size: Any = np.abs(a)
     if ord == math.inf:
         return reductions.max(size, axes, None, keepdims)
     if ord == -math.inf:
@@ -339,7 +340,7 @@ def _matrix_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) ->
         return _vector_norm(a, 2, axes, keepdims)
     if ord in (1, -1, math.inf, -math.inf):
         inner_axis, outer_axis = (row, column) if abs(ord) == 1 else (column, row)
-        sums = reductions.sum(abs(a), inner_axis, None, None, True)
+        sums = reductions.sum(np.abs(a), inner_axis, None, None, True)
         pick = reductions.max if ord > 0 else reductions.min
         result = pick(sums, outer_axis, None, True)
         return result if keepdims else shapes.squeeze(result, axes) if a._shape.ndim > 2 else shapes.squeeze(result, axes)[()]

@@ -1,6 +1,6 @@
 """What each NumPy ufunc is in core operations, on operands already in the dtype of NumPy's loop.
 
-Owns: the tables `PLAIN` (one core operation) and `BUILT` (several).  Dtypes and promotion are not decided here.  May import lazy_core's ops and ir.
+Owns: the tables `PLAIN` (one core operation), `BUILT` (several), `BOOL` and `COMPLEX` (where these dtypes differ).  Dtypes and promotion are not decided here.  May import lazy_core's ops and ir.
 """
 
 from __future__ import annotations
@@ -127,12 +127,6 @@ BOOL: dict[str, Build] = {
     "trunc": lambda x: x,
 }
 
-# Ordering, rounding and the like of complex numbers are NumPy's own business (they compare by real part first).
-NOT_COMPLEX = frozenset(
-    "maximum minimum fmax fmin less less_equal greater greater_equal sign reciprocal floor_divide arcsin arccos arctan arcsinh arccosh arctanh".split()
-)
-
-
 def _to(x: Expr, dtype: Any) -> Expr:
     return x if x.shape.dtype == dtype else ops.convert(x, dtype=np.dtype(dtype))
 
@@ -150,10 +144,6 @@ def _modf(x: Expr) -> Any:
 def _heaviside(x: Expr, y: Expr) -> Expr:
     step = ops.where(ops.gt(x, k(x, 0.0)), k(x, 1.0), k(x, 0.0))
     return ops.where(ops.eq(x, k(x, 0.0)), y, ops.where(ops.isnan(x), x, step))
-
-
-def _gcd(x: Expr, y: Expr) -> Expr:
-    raise NotImplementedError
 
 
 def _logaddexp2(x: Expr, y: Expr) -> Expr:
@@ -190,6 +180,52 @@ BUILT: dict[str, Build] = {
 }
 
 
+# ------------------------------------------------------------------ complex numbers are ordered by their real parts, then by their imaginary parts
+
+
+def _ordered(strict: Any, name: str) -> Build:
+    last = PLAIN[name]
+
+    def build(x: Expr, y: Expr) -> Expr:
+        first = strict(ops.real(x), ops.real(y))
+        tie = ops.logical_and(ops.eq(ops.real(x), ops.real(y)), last(ops.imag(x), ops.imag(y)))
+        either = ops.logical_or(ops.isnan(ops.imag(x)), ops.isnan(ops.imag(y)))
+        return ops.logical_or(ops.logical_and(first, ops.logical_not(either)), tie)
+
+    return build
+
+
+def _pick(name: str, ignores_nan: bool) -> Build:
+    better = _ordered(ops.gt if name == "greater_equal" else ops.lt, name)
+
+    def build(x: Expr, y: Expr) -> Expr:
+        if ignores_nan:
+            return ops.where(ops.logical_or(better(x, y), ops.isnan(y)), x, y)
+        return ops.where(ops.logical_or(better(x, y), ops.isnan(x)), x, y)
+
+    return build
+
+
+def _complex_sign(x: Expr) -> Expr:
+    size = ops.abs(x)
+    unit = ops.div(x, ops.complex(size, k(size, 0)))
+    return ops.where(ops.eq(size, k(size, 0)), k(x, 0), unit)
+
+
+COMPLEX: dict[str, Build] = {
+    "less": _ordered(ops.lt, "less"),
+    "less_equal": _ordered(ops.lt, "less_equal"),
+    "greater": _ordered(ops.gt, "greater"),
+    "greater_equal": _ordered(ops.gt, "greater_equal"),
+    "maximum": _pick("greater_equal", ignores_nan=False),
+    "minimum": _pick("less_equal", ignores_nan=False),
+    "fmax": _pick("greater_equal", ignores_nan=True),
+    "fmin": _pick("less_equal", ignores_nan=True),
+    "sign": _complex_sign,
+    "reciprocal": lambda x: ops.div(k(x, 1), x),
+}
+
+
 def _mixed_compare(name: str) -> Build:
     """A comparison of a signed with an unsigned 64-bit integer, exact: a negative number is less than any unsigned one."""
     inner = PLAIN[name]
@@ -210,7 +246,9 @@ MIXED = {name: _mixed_compare(name) for name in ("equal", "not_equal", "less", "
 
 def builder(name: str, loop: tuple[np.dtype, ...]) -> Build | None:
     """What computes a ufunc on operands of these loop dtypes, or None where only NumPy can."""
-    if any(d.kind == "c" for d in loop) and name in NOT_COMPLEX:
+    if loop and all(d.kind == "c" for d in loop) and name in COMPLEX:
+        return COMPLEX[name]
+    if any(d.kind == "c" for d in loop) and name == "floor_divide":
         return None
     if len(loop) == 2 and loop[0] != loop[1] and name in MIXED and {d.kind for d in loop} == {"i", "u"}:
         return MIXED[name]

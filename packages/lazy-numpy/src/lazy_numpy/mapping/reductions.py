@@ -288,7 +288,9 @@ def _cumulate(x: Any, *, kind: str, axis: int, flat: bool, dtype: np.dtype) -> A
         x = ops.reshape(x, dims=(x.shape.size,))
     x = _cast(x, dtype)
     if kind in ("max", "min"):
-        return (ops.cummax if kind == "max" else ops.cummin)(x, axis=axis)[0]
+        byte = np.dtype(np.int8)
+        result = (ops.cummax if kind == "max" else ops.cummin)(_cast(x, byte) if dtype.kind == "b" else x, axis=axis)[0]
+        return _cast(result, dtype)
     return (ops.cumsum if kind == "sum" else ops.cumprod)(x, axis=axis)
 
 
@@ -296,7 +298,7 @@ def cumulate(kind: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     """A running sum, prod, max or min along an axis (None: flattened)."""
     a = array(a)
     target = _dtype(kind, a._shape.dtype, dtype)
-    if target == np.float16 or (target.kind in "cb" and kind in ("max", "min")):
+    if target == np.float16 or (target.kind == "c" and kind in ("max", "min")):
         raise NotLowered(f"a running {kind} in {target}, which NumPy rounds at every step")
     flat = axis is None
     if flat and a._shape.ndim == 1:

@@ -277,7 +277,7 @@ def _concatenate(*xs: Any, axis: int, dtype: np.dtype, kind: str) -> Any:
 
 
 @lowers(np.concatenate, np.concat)
-def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """`np.concatenate`."""
     parts = [array(a) for a in arrays]
     if not parts:
@@ -297,7 +297,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     return store(wrap(_concatenate(*[p._get() for p in parts], axis=index, dtype=target, kind="concatenate")), out)
 
 
-def _joined_dtype(parts: list[ndarray], dtype: Any, casting: str) -> np.dtype:
+def _joined_dtype(parts: list[ndarray], dtype: Any, casting: Any) -> np.dtype:
     if dtype is None:
         return np.result_type(*[p._shape.dtype for p in parts])
     target = np.dtype(dtype)
@@ -310,7 +310,7 @@ def _joined_dtype(parts: list[ndarray], dtype: Any, casting: str) -> np.dtype:
 
 
 @lowers(np.stack)
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """`np.stack`."""
     parts = [array(a) for a in arrays]
     if not parts:
@@ -327,13 +327,13 @@ def _listed(x: Any) -> list[Any]:
 
 
 @lowers(np.vstack)
-def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """`np.vstack`."""
     return concatenate([atleast_2d(a) for a in _listed(tup)], 0, dtype=dtype, casting=casting)
 
 
 @lowers(np.hstack)
-def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """`np.hstack`."""
     parts = [atleast_1d(a) for a in _listed(tup)]
     return concatenate(parts, 0 if parts and parts[0]._shape.ndim == 1 else 1, dtype=dtype, casting=casting)

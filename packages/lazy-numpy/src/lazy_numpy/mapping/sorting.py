@@ -30,8 +30,6 @@ def _ordered(a: Any, axis: Any, order: Any) -> tuple[ndarray, int]:
     a = array(a)
     if order is not None:
         raise ValueError("Cannot specify order when the array has no fields.")
-    if a._shape.dtype.kind == "c":
-        raise NotLowered("an ordering of complex numbers")
     if axis is None:
         a, axis = shapes.ravel(a), 0
     return a, axis_index(axis, a._shape.ndim)

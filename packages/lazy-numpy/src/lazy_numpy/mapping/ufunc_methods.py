@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..fallback import NotLowered
+from ..tensor import ndarray
 from . import reductions, ufuncs
 from .base import NO_VALUE, array
 
-_KIND = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
+_KIND: dict[np.ufunc, str] = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
 
 
 def reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
@@ -48,12 +49,13 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, *operands: Any) -> None:
     """`ufunc.at`: unbuffered, so that repeated indices count each time."""
     from . import indexing
 
-    if ufunc not in (np.add, np.subtract) or a._shape.dtype.kind not in "iufc":
-        raise NotLowered("only add.at and subtract.at are lowered")
+    reduce_as = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}.get(ufunc)
+    if reduce_as is None or type(a) is not ndarray or a._shape.dtype.kind not in "iufc":
+        raise NotLowered("only add, subtract, multiply, maximum and minimum have an `at` here, and of numbers")
     values = array(operands[0])
     if not np.can_cast(np.result_type(a._shape.dtype, values._shape.dtype), a._shape.dtype, "same_kind"):
         raise NotLowered("a cast that is not of the same kind")
-    indexing.accumulate(a, indices, -values if ufunc is np.subtract else values)
+    indexing.accumulate(a, indices, -values if ufunc is np.subtract else values, reduce_as)
 
 
 def reduceat(ufunc: np.ufunc, *args: Any, **kwargs: Any) -> Any:

@@ -67,7 +67,7 @@ def _composite(name: str) -> Composite:
     return found
 
 
-def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], ...], dtype: Any = None, casting: str = "same_kind") -> Call:
+def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], ...], dtype: Any = None, casting: Any = "same_kind") -> Call:
     """Choose NumPy's loop for operands of these dtypes (or Python types, for weak scalars) and dims.
 
     Raises:
@@ -79,7 +79,7 @@ def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], .
         _check_shapes(dims)
     else:
         _check_core_dims(ufunc, dims)
-    wanted = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
+    wanted: dict[str, Any] = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
     found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout), casting=casting, **wanted)
     loop, outputs = found[: ufunc.nin], found[ufunc.nin :]
     if not all(dtypes.supports(d) for d in found):
@@ -213,7 +213,7 @@ def call(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
         return fallback.run(ufunc, inputs, {}, ufunc.__name__, str(why))
 
 
-def _planned(ufunc: np.ufunc, operands: list[tuple[Any, Any]], dtype: Any = None, casting: str = "same_kind") -> Call:
+def _planned(ufunc: np.ufunc, operands: list[tuple[Any, Any]], dtype: Any = None, casting: Any = "same_kind") -> Call:
     key = (ufunc, dtype, casting, *[k if v.__class__ is k else v.shape for v, k in operands])
     found = _plans.get(key)
     if found is None:
@@ -315,7 +315,7 @@ def call_with(
     return finished if len(finished) > 1 else finished[0]
 
 
-def _finish(ufunc: np.ufunc, result: Any, out: Any, mask: Any, casting: str) -> Any:
+def _finish(ufunc: np.ufunc, result: Any, out: Any, mask: Any, casting: Any) -> Any:
     if out is None:
         if mask is None:
             return wrap_any(result)

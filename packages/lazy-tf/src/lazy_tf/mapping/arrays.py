@@ -180,7 +180,9 @@ class StridedIndex:
         spare = len(dims) - (count - new_axes - len(ellipses))
         if spare < 0:
             raise ShapeError(f"StridedSlice: too many indices ({count - new_axes}) for {len(dims)} dimensions")
-        self.starts, self.limits, self.strides = [], [], []
+        self.starts: list[int] = []
+        self.limits: list[int] = []
+        self.strides: list[int] = []
         self.flipped: list[int] = []
         self.sliced: list[int] = []
         self.result: list[int] = []

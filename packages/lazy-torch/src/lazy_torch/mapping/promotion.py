@@ -89,7 +89,7 @@ def default_complex() -> DType:
 
 def real_of(dtype: DType) -> DType:
     """The dtype of the real part: f32 for c64, f64 for c128, else the dtype itself."""
-    return {C64: F32, C128: F64}.get(dtype, dtype)
+    return F32 if dtype == C64 else F64 if dtype == C128 else dtype
 
 
 def complex_of(dtype: DType) -> DType:

@@ -99,7 +99,7 @@ def _variance(x: Expr, dim: Dims, correction: Scalar | None, keepdim: bool) -> t
     total = ops.sum(square, axes=over, keepdims=keepdim) if x.shape.ndim else square
     fix = 1 if correction is None else correction
     if is_static(fix):
-        ddof = num(max(count - fix, 0), total)  # type: ignore[operator,arg-type]
+        ddof = num(max(count - fix, 0), total)  # type: ignore[operator,arg-type,type-var]
     else:
         ddof = ops.maximum(ops.sub(num(count, total), operand(fix, total.shape.dtype)), num(0, total))
     result = ops.div(total, ddof)
@@ -187,7 +187,7 @@ def all_(self: Expr, dim: Dims = None, keepdim: bool = False) -> Expr:
 
 def _truth_of(x: Expr, dim: Dims, keepdim: bool, core: str) -> Expr:
     flags = truth(x)
-    if x.shape.ndim:
+    if x.shape.ndim and (dim is None or isinstance(dim, int) or len(dim)):  # no dims at all: nothing is reduced
         flags = getattr(ops, core)(flags, axes=axes(dim, x.shape.ndim), keepdims=keepdim)
     return cast(flags, x.shape.dtype) if x.shape.dtype.name == "uint8" else flags  # torch keeps u8 for u8
 
@@ -222,6 +222,8 @@ def equal(self: Expr, other: Expr) -> Expr:
 @aten("logsumexp")
 def logsumexp(self: Expr, dim: Dims, keepdim: bool = False) -> Expr:
     kind = float_type(self.shape.dtype)
+    if is_complex(kind):
+        raise UnsupportedError("logsumexp of complex tensors is not lowered")
     x = cast(cast(self, kind), math_dtype(kind))
     if self.shape.ndim == 0:
         return cast(self, kind)
