@@ -11,6 +11,124 @@ from typing import Any
 
 import numpy as np
 
+
+
+def _update_slice(x: Any, update: Any, starts: Any, strides: Any) -> Any:
+    x = x.copy()
+    x[tuple([slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in zip(starts, update.shape, strides, strict=True)])] = update
+    return x
+
+
+def _box(starts: Any, sizes: Any, dims: Any) -> tuple[slice, ...]:
+    """A box at starts that are clamped so that it fits."""
+    clamped = [min(max(int(a), 0), d - n) for a, n, d in zip(starts, sizes, dims, strict=True)]
+    return tuple([slice(a, a + n) for a, n in zip(clamped, sizes, strict=True)])
+
+
+def _dynamic_update(x: Any, update: Any, *starts: Any) -> Any:
+    x = x.copy()
+    x[_box(starts, update.shape, x.shape)] = update
+    return x
+
+
+def _pad(x: Any, value: Any, low: Any, high: Any, interior: Any) -> Any:
+    if any(interior) or min(*low, *high, 0) < 0:
+        raise NotImplementedError("numpy.pad has neither gaps nor negative edges")
+    dims = [d + a + b for d, a, b in zip(x.shape, low, high, strict=True)]
+    padded = np.broadcast_to(value, dims).copy()
+    padded[tuple([slice(a, a + d) for a, d in zip(low, x.shape, strict=True)])] = x
+    return padded
+
+
+def _key(ndim: int, axes: Any, indices: Any) -> tuple[Any, ...]:
+    key: list[Any] = [slice(None)] * ndim
+    for axis, index in zip(axes, indices, strict=True):
+        key[axis] = index
+    return tuple(key)
+
+
+def _index_put(x: Any, values: Any, *indices: Any, axes: Any, accumulate: bool) -> Any:
+    x = x.copy()
+    if accumulate:
+        np.add.at(x, _key(x.ndim, axes, indices), values)
+    else:
+        x[_key(x.ndim, axes, indices)] = values
+    return x
+
+
+def _scatter(x: Any, indices: Any, updates: Any, axis: int, reduce: str) -> Any:
+    x = x.copy()
+    key = list(np.ix_(*[np.arange(n) for n in indices.shape]))
+    key[axis] = indices
+    if reduce == "set":
+        x[tuple(key)] = updates
+    else:
+        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduce].at(x, tuple(key), updates)
+    return x
+
+
+def _segment_sum(data: Any, ids: Any, num: int) -> Any:
+    total = np.zeros_like(data, shape=(num, *data.shape[1:]))
+    np.add.at(total, ids, data)
+    return total
+
+
+def _sort_flipped(x: Any, axis: int) -> Any:
+    return np.flip(np.sort(x, axis=axis, stable=True), axis)
+
+
+def _argsort(x: Any, axis: int, descending: bool, dtype: Any = np.int64) -> Any:
+    """Positions in stable order: of a descending one, equal elements keep their order."""
+    if not descending:
+        return np.argsort(x, axis=axis, stable=True).astype(dtype)
+    last = x.shape[axis] - 1
+    return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, stable=True), axis).astype(dtype)
+
+
+def _sort_with_indices(x: Any, axis: int, descending: bool, stable: bool) -> tuple[Any, Any]:
+    positions = _argsort(x, axis, descending)
+    return np.take_along_axis(x, positions, axis), positions
+
+
+def _topk(x: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
+    positions = np.take(_argsort(x, axis, largest), range(k), axis=axis)
+    return np.take_along_axis(x, positions, axis), positions
+
+
+def _dot_general(x: Any, y: Any, contract: Any, batch: Any) -> Any:
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    left, right = [""] * x.ndim, [""] * y.ndim
+    for i, j in (*zip(*batch, strict=True), *zip(*contract, strict=True)):
+        left[i] = right[j] = next(letters)
+    left = [c or next(letters) for c in left]
+    right = [c or next(letters) for c in right]
+    out = [left[i] for i in batch[0]] + [c for c in left if c not in right] + [c for c in right if c not in left]
+    return np.einsum(f"{''.join(left)},{''.join(right)}->{''.join(out)}", x, y)
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _log_softmax(x: Any, axis: int) -> Any:
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _iota(dims: Any, axis: int, dtype: Any) -> Any:
+    steps = np.arange(dims[axis]).reshape([-1 if a == axis else 1 for a in range(len(dims))])
+    return np.broadcast_to(steps, dims).astype(dtype)
+
+
+def _fft(x: Any, kind: str, lengths: Any) -> Any:
+    return getattr(np.fft, f"{kind}n")(x, s=lengths, axes=tuple(range(-len(lengths), 0)))
+
+
 CONFORMANCE: dict[str, Callable[..., Any]] = {
     # arithmetic
     "neg": np.negative,
@@ -87,10 +205,24 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "where": np.where,
     # dtypes and components
     "convert": lambda x, dtype: x.astype(dtype),
+    "bitcast": lambda x, dtype: x.view(dtype),
     "conj": np.conjugate,
     "real": np.real,
     "imag": np.imag,
+    "complex": lambda re, im: re + 1j * im,
     "identity": np.copy,
+    # written with several functions
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "softplus": lambda x, beta, threshold: np.where(beta * x > threshold, x, np.log1p(np.exp(np.minimum(beta * x, threshold))) / beta),
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "logsumexp": lambda x, axes, keepdims: np.log(np.sum(np.exp(x), axis=axes, keepdims=keepdims)),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "trunc_div": lambda x, y: np.trunc(x / y) if x.dtype.kind == "f" else np.sign(x) * np.sign(y) * (abs(x) // abs(y)),
+    "cummax": lambda x, axis: np.maximum.accumulate(x, axis=axis),
+    "cummin": lambda x, axis: np.minimum.accumulate(x, axis=axis),
     # reductions
     "sum": lambda x, axes, keepdims: np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype),
     "prod": lambda x, axes, keepdims: np.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype),
@@ -121,7 +253,23 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "slice": lambda x, starts, limits, strides: x[tuple([slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True)])],
     # indexing and sorting
     "take_along_axis": lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    "sort": lambda x, axis, descending, stable: np.flip(np.sort(np.flip(x, axis), axis=axis, stable=True), axis) if descending else np.sort(x, axis=axis, stable=True),
+    "sort": lambda x, axis, descending, stable: _sort_flipped(x, axis) if descending else np.sort(x, axis=axis, stable=True),
+    "argsort": lambda x, axis, descending, stable, dtype: _argsort(x, axis, descending, dtype),
+    "sort_with_indices": _sort_with_indices,
+    "topk": _topk,
+    "take": lambda x, indices, axis, mode: np.take(x, indices, axis=axis, mode=mode),
+    "index": lambda x, *indices, axes, mode: x[_key(x.ndim, axes, indices)],
+    "index_put": _index_put,
+    "scatter": _scatter,
+    "segment_sum": _segment_sum,
+    "one_hot": lambda indices, depth, dtype: (indices[..., None] == np.arange(depth)).astype(dtype),
+    "pad": _pad,
+    "dynamic_slice": lambda x, *starts, sizes: x[_box(starts, sizes, x.shape)].copy(),
+    "dynamic_update_slice": _dynamic_update,
+    "update_slice": _update_slice,
+    "full": lambda value, dims: np.full_like(value, value, shape=dims),
+    "eye": lambda n, m, k, dtype: np.eye(n, m, k, dtype),
+    "iota": _iota,
     "searchsorted": lambda a, v, side: np.searchsorted(a, v, side=side),
     # linear algebra
     "matmul": np.matmul,
@@ -130,5 +278,10 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "solve": np.linalg.solve,
     "inv": np.linalg.inv,
     "det": np.linalg.det,
+    "dot_general": _dot_general,
+    "qr": lambda x, mode: tuple(np.linalg.qr(x, mode)),
+    "svd": lambda x, full_matrices: tuple([abs(part) for part in np.linalg.svd(x, full_matrices)]),  # vectors are free up to their sign
+    "eigh": lambda x: tuple(np.linalg.eigh(x)),
+    "fft": _fft,
     "slogdet": lambda x: tuple(np.linalg.slogdet(x)),
 }

@@ -5,15 +5,15 @@ Owns: `FRONTEND`.  May import `convert`, `conformance`, `dtypes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 import lazy_numpy
 
-from . import convert, dtypes
-from .conformance import CONFORMANCE
+from . import conformance, convert, dtypes, proxy
 
 
 class NumpyFrontend:
@@ -21,7 +21,7 @@ class NumpyFrontend:
 
     name = "numpy"
     library = "numpy"
-    conformance: Mapping[str, Callable[..., Any]] = CONFORMANCE
+    conformance: Mapping[str, Callable[..., Any]] = conformance.CONFORMANCE
     dtypes = dtypes.NUMERIC
 
     def from_numpy(self, array: np.ndarray) -> Any:
@@ -35,6 +35,15 @@ class NumpyFrontend:
     def to_numpy(self, tensor: Any) -> np.ndarray:
         """The contents of either kind of array."""
         return convert.to_numpy(tensor)
+
+    @contextlib.contextmanager
+    def creating(self) -> Iterator[None]:
+        """In this block the table's functions that make arrays make lazy ones, as in a user's module."""
+        conformance.np = proxy.module()
+        try:
+            yield
+        finally:
+            conformance.np = np
 
     def is_lazy(self, tensor: Any) -> bool:
         """Whether an array (or scalar) is lazy."""

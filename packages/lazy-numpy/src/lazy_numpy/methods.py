@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from lazy_core import ops, values
 from lazy_core.shape import Shape
 
-from . import convert, fallback
+from . import convert, dtypes, fallback
 from .mapping import elementwise, indexing, linalg, reductions, shapes, sorting, ufuncs
 from .mapping.base import dims_of
+from .mapping.base import op as core_op
 from .tensor import contiguous, ndarray, scalar, wrap, wrap_any
 
 
@@ -84,7 +86,9 @@ def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:  # noqa: A002
     target = np.dtype(dtype)
     if target == self._shape.dtype:
         return shapes.as_view(self, self._get_layout())
-    raise fallback.NotLowered(f"a view of {self._shape.dtype} as {target} is a copy")
+    if target.itemsize != self._shape.dtype.itemsize or not dtypes.supports(target) or "b" in (target.kind, self._shape.dtype.kind):
+        raise fallback.NotLowered(f"a view of {self._shape.dtype} as {target} is a copy")
+    return _BitsStorage.of(self, target)
 
 
 builtins_type = type
@@ -140,6 +144,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
 # Bytes and text: NumPy writes them, and they are no fallbacks.
 _HOST = ("tobytes", "tofile", "dump", "dumps")
 _FALLBACK = ("byteswap", "choose", "getfield")
+
+
+_bits = core_op(ops.bitcast)
 
 
 class Flat:
@@ -311,9 +318,42 @@ class _ComponentStorage:
         self.parent.write(view, _complex(value, other) if self.name == "real" else _complex(other, value))
 
 
-def _complex(re: Any, im: Any) -> Any:
-    from lazy_core import ops, values
+class _BitsStorage:
+    """A storage whose bits are read as another dtype of the same size: `x.view(np.int64)` aliases."""
 
+    __slots__ = ("dtype", "parent")
+
+    def __init__(self, parent: Any, dtype: np.dtype) -> None:
+        self.parent = parent
+        self.dtype = dtype
+
+    @staticmethod
+    def of(array: ndarray, dtype: np.dtype) -> ndarray:
+        parent, layout = array._share()
+        made: ndarray = object.__new__(ndarray)
+        made._value = None
+        made._storage = _BitsStorage(parent, dtype)  # type: ignore[assignment]
+        made._layout = layout
+        made._writeable = array._writeable
+        made._shape = Shape.of(array._shape.dims, dtype)
+        return made
+
+    @property
+    def layout(self) -> Any:
+        return self.parent.layout
+
+    @property
+    def value(self) -> Any:
+        return _bits(self.parent.value, dtype=self.dtype)
+
+    def read(self, view: Any) -> Any:
+        return _bits(self.parent.read(view), dtype=self.dtype)
+
+    def write(self, view: Any, value: Any) -> None:
+        self.parent.write(view, _bits(value, dtype=self.parent.value.shape.dtype))
+
+
+def _complex(re: Any, im: Any) -> Any:
     return values.record(ops.complex, (re, im))
 
 

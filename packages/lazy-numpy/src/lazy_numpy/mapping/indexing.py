@@ -452,8 +452,6 @@ def _scatter(x: Any, positions: Any, update: Any, *, reduce: str) -> Any:
 
 def _accumulate_flat(a: ndarray, key: Any, update: ndarray, reduce: str) -> None:
     """By the positions that the key picks out of the flat array."""
-    if a._shape.dtype.kind not in "iuf":
-        raise NotLowered(f"{a._shape.dtype}")
     positions = wrap(_positions(dims=a._shape.dims))[key]
     ufuncs._check_shapes((positions.shape, update._shape.dims))
     a._put(_scatter(a._get(), positions._get(), update._get(), reduce=reduce))

@@ -101,6 +101,16 @@ PLAIN: dict[str, Any] = {
     "matmul": ops.matmul,
 }
 
+# Ufuncs of scipy.special.
+SCIPY: dict[str, Any] = {
+    "scipy.erf": ops.erf,
+    "scipy.erfc": ops.erfc,
+    "scipy.erfinv": ops.erfinv,
+    "scipy.gammaln": ops.lgamma,
+    "scipy.psi": ops.digamma,
+    "scipy.expit": ops.sigmoid,
+}
+
 # The loops on bools that are not the operation of the same name.
 BOOL: dict[str, Build] = {
     "add": ops.logical_or,
@@ -256,4 +266,4 @@ def builder(name: str, loop: tuple[np.dtype, ...]) -> Build | None:
         return BOOL[name]
     if len(set(loop)) > 1 and name not in ("ldexp",):
         return None
-    return PLAIN.get(name) or BUILT.get(name)
+    return PLAIN.get(name) or BUILT.get(name) or SCIPY.get(name)

@@ -31,9 +31,26 @@ def _count(dims: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return total
 
 
+def _complex_extreme(x: Any, kind: str, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The extreme of complex numbers: they are sorted by real part, then imaginary; NaNs come last, and win."""
+    dims = x.shape.dims
+    rest = [a for a in range(len(dims)) if a not in axes]
+    count = _count(dims, axes)
+    rows = ops.transpose(x, perm=(*rest, *axes)) if axes != tuple(range(len(rest), len(dims))) else x
+    rows = ops.sort(ops.reshape(rows, dims=(*[dims[a] for a in rest], count)), axis=len(rest), descending=False, stable=True)
+    at = [
+        ops.slice_(rows, starts=(0,) * len(rest) + (i,), limits=(*rows.shape.dims[:-1], i + 1), strides=(1,) * (len(rest) + 1))
+        for i in (0, count - 1)
+    ]
+    result = at[1] if kind == "max" else ops.where(ops.isnan(at[1]), at[1], at[0])
+    return ops.reshape(result, dims=tuple([1 if a in axes else n for a, n in enumerate(dims) if keepdims or a not in axes]))
+
+
 @recorded("numpy.reduce")
 def _reduce(x: Any, *, kind: str, axes: tuple[int, ...], keepdims: bool, dtype: np.dtype) -> Any:
     op = {"sum": ops.sum, "prod": ops.prod, "max": ops.max, "min": ops.min, "any": ops.any, "all": ops.all}[kind]
+    if kind in ("max", "min") and dtype.kind == "c":
+        return _complex_extreme(x, kind, axes, keepdims)
     if kind in ("max", "min") and dtype.kind == "b":
         op = ops.any if kind == "max" else ops.all
     return _cast(op(_cast(x, dtype) if kind not in ("any", "all") else x, axes=axes, keepdims=keepdims), dtype)
@@ -66,8 +83,6 @@ def reduce(kind: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = No
         if type(axis) in (int, type(None)) or (type(axis) is tuple and {type(i) for i in axis} <= {int}):
             _fast[(kind, shape, axis, dtype)] = found
     axes, target = found
-    if target.kind == "c" and kind in ("max", "min"):
-        raise NotLowered(f"{kind} of complex numbers")
     if where is True or where is NO_VALUE:
         if kind in ("max", "min") and initial is NO_VALUE and _count(shape.dims, axes) == 0:
             getattr(np, kind)(np.empty(shape.dims), axis=axis)  # raises, or the result is empty too

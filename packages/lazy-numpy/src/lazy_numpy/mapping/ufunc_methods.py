@@ -50,7 +50,7 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, *operands: Any) -> None:
     from . import indexing
 
     reduce_as = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}.get(ufunc)
-    if reduce_as is None or type(a) is not ndarray or a._shape.dtype.kind not in "iufc":
+    if reduce_as is None or type(a) is not ndarray or a._shape.dtype.kind not in ("iufc" if reduce_as in ("add", "mul") else "iuf"):
         raise NotLowered("only add, subtract, multiply, maximum and minimum have an `at` here, and of numbers")
     values = array(operands[0])
     if not np.can_cast(np.result_type(a._shape.dtype, values._shape.dtype), a._shape.dtype, "same_kind"):

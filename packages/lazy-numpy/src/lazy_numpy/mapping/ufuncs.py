@@ -6,6 +6,7 @@ Owns: choosing NumPy's loop (asked of NumPy), recording a call as one node, and 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,8 +23,6 @@ from . import lower_ufuncs, ranges
 
 _record = values.record
 _COMPARISONS = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
-# Ufuncs of other libraries, by name: filled when the library is first met (see `foreign`).
-_FOREIGN: dict[Any, str] = {}
 
 
 class Call(NamedTuple):
@@ -112,8 +111,10 @@ def _is_numpys(ufunc: np.ufunc) -> bool:
 
 
 def _foreign_name(ufunc: np.ufunc) -> str:
-    name = _FOREIGN.get(ufunc)
-    if name is None:
+    """The name in our table of a ufunc of scipy.special, which must be the very object of that module."""
+    special = sys.modules.get("scipy.special")
+    name = f"scipy.{ufunc.__name__}"
+    if special is None or name not in lower_ufuncs.SCIPY or getattr(special, ufunc.__name__, None) is not ufunc:
         raise NotLowered("a ufunc of another library")
     return name
 
