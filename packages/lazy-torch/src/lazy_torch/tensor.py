@@ -214,7 +214,7 @@ def miss(
             next_state = results.pop() if recipe.random else None
             returned, updates = recipe.split(results, args)
             fitted = [_fit_write(recipe, u, g, geometries is not None) for u, g in zip(updates, written, strict=True)]
-    except UnsupportedError as reason:
+    except (UnsupportedError, DtypeError) as reason:  # torch's shape function accepted these dtypes, the device has not all of them
         fallback.remember(name, str(reason))
         return None
     if geometries is not None:
