@@ -10,7 +10,7 @@ import numpy as np
 from lazy_core import ops
 from lazy_core.ir import Expr
 
-_PARTS = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+_PARTS: dict[np.dtype, np.dtype] = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 _BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
 
@@ -32,7 +32,7 @@ def reinterpret(flat: Expr, dtype: np.dtype) -> Expr:
         half = parts.shape.size // 2
         pairs = ops.reshape(parts, dims=(half, 2))
         real, imag = (ops.reshape(ops.slice_(pairs, starts=(0, k), limits=(half, k + 1), strides=(1, 1)), dims=(half,)) for k in (0, 1))
-        return ops.complex_(real, imag)
+        return ops.REGISTRY["complex"](real, imag)
     ratio = dtype.itemsize // have.itemsize
     if ratio > 1:
         count = flat.shape.size // ratio

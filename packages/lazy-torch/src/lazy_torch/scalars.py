@@ -15,10 +15,10 @@ _VALUES_KEPT = 64
 
 
 class Seen:
-    """The values that each kind of operation has shown, and the trace that it was first seen in."""
+    """The values that each kind of operation has shown, and the traces that they were first seen in."""
 
     def __init__(self) -> None:
-        self._kinds: dict[bytes, tuple[int, set[bytes]]] = {}
+        self._kinds: dict[bytes, tuple[int, dict[bytes, int]]] = {}
 
     def should_lift(self, site: bytes, kind: bytes, values: bytes) -> bool:
         """Whether numbers at a site (operation and inputs) are fed at run time; called when its key is not in the table.
@@ -28,11 +28,12 @@ class Seen:
             kind: the same without the inputs' identities.
             values: the numbers' bits.
         """
-        first, known = self._kinds.setdefault(kind, (_sites.epoch, set()))
-        fresh = values not in known
+        now = _sites.epoch
+        first, known = self._kinds.setdefault(kind, (now, {}))
+        shown = known.get(values, now)
         if len(known) < _VALUES_KEPT:
-            known.add(values)
-        return _sites.should_lift(site) or (fresh and first < _sites.epoch)
+            known.setdefault(values, now)
+        return _sites.should_lift(site) or (shown == now and first < now)
 
     def clear(self) -> None:
         """Forget everything."""

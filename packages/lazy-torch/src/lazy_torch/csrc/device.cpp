@@ -51,7 +51,7 @@ static void deny(const char* what) { TORCH_CHECK_NOT_IMPLEMENTED(false, "lazy: G
 
 struct Generator final : c10::GeneratorImpl {
   mutable RandomState random{new Buffer()};
-  Generator() : c10::GeneratorImpl(device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {
+  Generator() : c10::GeneratorImpl(lazytorch::device(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {
     random.buffer->nbytes = 16;
     random.seed = c10::default_rng_seed_val;
   }
@@ -118,7 +118,7 @@ static const at::Generator& default_generator() {
 static Generator* generator_of(const c10::IValue& v) {
   if (!v.isGenerator()) return default_generator().get<Generator>();
   const at::Generator g = v.toGenerator();
-  TORCH_CHECK(g.device().type() == kDeviceType, "Expected a '", device().type(), "' device type for generator but found '", g.device().type(), "'");
+  TORCH_CHECK(g.device().type() == kDeviceType, "Expected a '", kDeviceType, "' device type for generator but found '", g.device().type(), "'");
   return g.get<Generator>();
 }
 RandomState* random_state(const c10::IValue& v) { return &generator_of(v)->random; }
@@ -377,10 +377,37 @@ PyObject* handler() {
   return module;
 }
 
+// In a frame that torch.compile runs, dynamo would take our own Python functions for the user's and trace into them.
+struct WithoutDynamo {
+  PyObject* before = nullptr;
+  WithoutDynamo() { before = set(Py_None); }
+  ~WithoutDynamo() {
+    if (!before) return;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    Py_XDECREF(set(before));
+    Py_DECREF(before);
+    PyErr_Restore(type, value, trace);
+  }
+  static PyObject* set(PyObject* callback) {
+    static PyObject* function = [] {
+      PyObject* module = PyImport_ImportModule("torch._C._dynamo.eval_frame");
+      PyObject* f = module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr;
+      PyErr_Clear();
+      return f;
+    }();
+    PyObject* old = function ? PyObject_CallFunctionObjArgs(function, callback, nullptr) : nullptr;
+    if (!old) PyErr_Clear();
+    return old;
+  }
+};
+
 Ref call(const char* method, PyObject* owned_args) {
   Ref args(owned_args);
   if (!args.p) throw_python_error();
-  Ref function(PyObject_GetAttrString(handler(), method));
+  PyObject* module = handler();
+  WithoutDynamo without;
+  Ref function(PyObject_GetAttrString(module, method));
   if (!function.p) throw_python_error();
   PyObject* result = PyObject_Call(function.p, args.p, nullptr);
   if (!result) throw_python_error();

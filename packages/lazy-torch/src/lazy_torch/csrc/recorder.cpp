@@ -8,6 +8,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/empty_strided.h>
+#include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
@@ -444,6 +445,8 @@ MetaEntry* infer(Op& op, const IValue* a, const Plan& p) {
     error.restore();
     if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) throw_python_error();
     PyErr_Clear();
+  } catch (pybind11::error_already_set& error) {
+    if (!error.matches(PyExc_NotImplementedError)) throw;
   }
   std::lock_guard<std::mutex> lock(state().mutex);
   for (auto& t : written) e->written.push_back(intern_geom(t.scalar_type(), t.sizes(), t.strides()));
@@ -685,8 +688,9 @@ bool wanted(const c10::OperatorName& name, const c10::OperatorHandle& op) {
   for (auto* word : kForeign)
     if (base.find(word) != std::string::npos) return false;
   if (op.hasKernelForDispatchKey(K::CompositeImplicitAutograd) || op.hasKernelForDispatchKey(K::PrivateUse1)) return false;
+  // The fused cells of LSTM and GRU have no CPU kernel, and torch picks them for devices like this one.
   if (!op.hasKernelForDispatchKey(K::CPU) && !op.hasKernelForDispatchKey(K::CompositeExplicitAutograd) &&
-      !op.hasKernelForDispatchKey(K::CompositeExplicitAutogradNonFunctional))
+      !op.hasKernelForDispatchKey(K::CompositeExplicitAutogradNonFunctional) && base.rfind("_thnn_fused_", 0) != 0)
     return false;
   if (op.hasTag(at::Tag::inplace_view)) return false;
   bool tensors = false;
@@ -720,6 +724,11 @@ void register_operations() {
   }
 }
 
+void no_sparse(const c10::OperatorHandle& op, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name().name, ": sparse tensors do not exist on the lazy device; use .to_dense() before moving a tensor there");
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&no_sparse>()); }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
