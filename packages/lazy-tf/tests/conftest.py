@@ -10,8 +10,9 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 from collections.abc import Iterator
 
-import lazy_core
 import pytest
+
+import lazy_core
 
 
 @pytest.fixture

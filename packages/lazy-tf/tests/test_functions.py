@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import lazy_core
-import lazy_tf
 import numpy as np
 import pytest
 import tensorflow as tf
+
+import lazy_core
+import lazy_tf
 
 X = np.random.default_rng(0).standard_normal((3, 3)).astype("f")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 
 import keras
-import lazy_core
-import lazy_tf
 import numpy as np
 import pytest
 import tensorflow as tf
+
+import lazy_core
+import lazy_tf
 from lazy_core import events
 
 L = keras.layers

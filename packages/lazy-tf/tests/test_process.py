@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 
-import lazy_tf
 import numpy as np
 import tensorflow as tf
+
+import lazy_tf
 
 
 def test_threads_record_side_by_side():

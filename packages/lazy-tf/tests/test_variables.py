@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import lazy_core
-import lazy_tf
 import numpy as np
 import pytest
 import tensorflow as tf
+
+import lazy_core
+import lazy_tf
 
 W = np.random.default_rng(1).standard_normal((4, 3)).astype("f")
 
@@ -73,9 +74,20 @@ def test_embedding_gradients_are_indexed_slices(no_fallback):
     [
         lambda v, s, g: tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.1, delta=g),
         lambda v, s, g: tf.raw_ops.ResourceApplyMomentum(var=v.handle, accum=s[0].handle, lr=0.1, grad=g, momentum=0.9),
-        lambda v, s, g: tf.raw_ops.ResourceApplyKerasMomentum(var=v.handle, accum=s[0].handle, lr=0.1, grad=g, momentum=0.9, use_nesterov=True),
+        lambda v, s, g: tf.raw_ops.ResourceApplyKerasMomentum(
+            var=v.handle, accum=s[0].handle, lr=0.1, grad=g, momentum=0.9, use_nesterov=True
+        ),
         lambda v, s, g: tf.raw_ops.ResourceApplyAdam(
-            var=v.handle, m=s[0].handle, v=s[1].handle, beta1_power=0.9, beta2_power=0.999, lr=0.1, beta1=0.9, beta2=0.999, epsilon=1e-7, grad=g
+            var=v.handle,
+            m=s[0].handle,
+            v=s[1].handle,
+            beta1_power=0.9,
+            beta2_power=0.999,
+            lr=0.1,
+            beta1=0.9,
+            beta2=0.999,
+            epsilon=1e-7,
+            grad=g,
         ),
         lambda v, s, g: tf.raw_ops.ResourceApplyRMSProp(
             var=v.handle, ms=s[0].handle, mom=s[1].handle, lr=0.1, rho=0.9, momentum=0.5, epsilon=1e-7, grad=g

@@ -1,8 +1,8 @@
 """Attributes of TensorFlow operations: from serialised protos to canonical Python data, cached.
 
-Owns: what is known of an operation from its OpDef (`OpInfo`) and of one use of it from its attributes (`Signature`).  TensorFlow serialises an
-attribute map in random order, so a blob is first looked up as it is, then by its deterministic form: equal attributes give the same Signature object.
-May import `capi` only.
+Owns: what is known of an operation from its OpDef (`OpInfo`) and of one use of it from its attributes (`Signature`).  TensorFlow
+serialises an attribute map in random order, so a blob is first looked up as it is, then by its deterministic form: equal attributes give
+the same Signature object. May import `capi` only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _LIST_FIELDS = ("i", "f", "b", "s", "type")
 
 
 def plain(value: Any) -> Any:
-    """One `AttrValue` as static data: dtypes as numpy.dtype (or the enum's number if NumPy has none), shapes and lists as tuples, bytes as str."""
+    """One `AttrValue` as static data.
+
+    Dtypes become numpy.dtype (or the enum's number if NumPy has none), shapes and lists tuples, bytes str.
+    """
     kind = value.WhichOneof("value")
     if kind == "type":
         return capi.NUMPY_DTYPES.get(value.type, value.type)

@@ -1,7 +1,8 @@
 """Any operation that XLA can compile, lowered by TensorFlow itself through `jax.experimental.jax2tf.call_tf`.
 
-Owns: making a core operation for one (operation, attributes, compile-time inputs), which lives in no registry; remembering what could not be lowered.
-The lowering text has no names of ours in it, so equal operations give equal programs.  May import `capi`, `attributes`, `tensor`, `constants` and core.
+Owns: making a core operation for one (operation, attributes, compile-time inputs), which lives in no registry; remembering what could not
+be lowered. The lowering text has no names of ours in it, so equal operations give equal programs.  May import `capi`, `attributes`,
+`tensor`, `constants` and core.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from lazy_core import values
 from lazy_core.ops.registry import Op
 
@@ -21,10 +23,13 @@ from .tensor import Tensor
 
 # Operations with an XLA lowering that is not theirs on the CPU: output sizes depend on contents, or numbers are drawn differently.
 _NEVER = frozenset(
-    "Bincount CheckNumerics Copy DebugIdentity DebugIdentityV2 DenseBincount InTopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4 RandomGammaGrad"
-    " StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormalV2"
-    " StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal StatelessRandomUniformInt StatelessRandomUniformFullInt"
-    " StatelessMultinomial StatelessParameterizedTruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where".split()
+    """
+    Bincount CheckNumerics Copy DebugIdentity DebugIdentityV2 DenseBincount InTopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4
+    RandomGammaGrad StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomNormal StatelessRandomNormalV2
+    StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt
+    StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal StatelessTruncatedNormalV2
+    Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where
+    """.split()
 )
 _OPAQUE_INPUTS = frozenset({"Placeholder", "PlaceholderWithDefault", "PyFunc", "PyFuncStateless"})
 

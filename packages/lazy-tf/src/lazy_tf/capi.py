@@ -1,11 +1,11 @@
 """TensorFlow's C API and private Python modules: the only file that meets either.
 
-Owns: finding and loading TensorFlow's shared libraries, the signatures of the functions used, the structs of the custom-device interface (version 4, as
-in TensorFlow 2.18 to 2.21), and small helpers that turn C handles into Python data.  Sources: `tensorflow/c/eager/c_api.h`, `c_api_experimental.h` and
-`tensorflow/c/c_api.h` of the installed wheel's include folder.
+Owns: finding and loading TensorFlow's shared libraries, the signatures of the functions used, the structs of the custom-device interface
+(version 4, as in TensorFlow 2.18 to 2.21), and small helpers that turn C handles into Python data.  Sources:
+`tensorflow/c/eager/c_api.h`, `c_api_experimental.h` and `tensorflow/c/c_api.h` of the installed wheel's include folder.
 
-Getters that neither block nor run operations go through `ctypes.PyDLL`, which keeps the interpreter lock and is the faster; whatever may run an
-operation goes through `ctypes.CDLL`.
+Getters that neither block nor run operations go through `ctypes.PyDLL`, which keeps the interpreter lock and is the faster; whatever may
+run an operation goes through `ctypes.CDLL`.
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ handle_device = _bind(_cc, "TFE_TensorHandleDeviceName", C.c_char_p, Pointer, Po
 _handle_rank = _bind(_cc, "TFE_TensorHandleNumDims", C.c_int, Pointer, Pointer)
 _handle_dim = _bind(_cc, "TFE_TensorHandleDim", C.c_int64, Pointer, C.c_int, Pointer)
 delete_handle = _bind(_cc, "TFE_DeleteTensorHandle", None, Pointer)
-new_custom_handle = _bind(
-    _cc, "TFE_NewCustomDeviceTensorHandle", Pointer, Pointer, C.c_char_p, C.c_int, Pointer, HandleMethods, Pointer
-)
+new_custom_handle = _bind(_cc, "TFE_NewCustomDeviceTensorHandle", Pointer, Pointer, C.c_char_p, C.c_int, Pointer, HandleMethods, Pointer)
 _op_attrs = _bind(_cc, "TFE_OpGetAttrs", Pointer, Pointer)
 _serialize_attrs = _bind(_cc, "TFE_OpAttrsSerialize", None, Pointer, Pointer, Pointer)
 _copy_handle = _bind(_cc, "TFE_TensorHandleCopySharingTensor", Pointer, Pointer, Pointer)
@@ -161,9 +159,7 @@ _tensor_rank = _bind(_framework, "TF_NumDims", C.c_int, Pointer)
 _tensor_dim = _bind(_framework, "TF_Dim", C.c_int64, Pointer, C.c_int)
 _tensor_bytes = _bind(_framework, "TF_TensorByteSize", C.c_size_t, Pointer)
 _delete_tensor = _bind(_framework, "TF_DeleteTensor", None, Pointer)
-_allocate_tensor = _bind(
-    _framework, "TF_AllocateTensor", Pointer, C.c_int, C.POINTER(C.c_int64), C.c_int, C.c_size_t
-)
+_allocate_tensor = _bind(_framework, "TF_AllocateTensor", Pointer, C.c_int, C.POINTER(C.c_int64), C.c_int, C.c_size_t)
 set_status = _bind(_framework, "TF_SetStatus", None, Pointer, C.c_int, C.c_char_p)
 status_code = _bind(_framework, "TF_GetCode", C.c_int, Pointer)
 _status_message = _bind(_framework, "TF_Message", C.c_char_p, Pointer)
@@ -196,7 +192,7 @@ def _check(status: int) -> None:
         raise StatusError(code, message)
 
 
-class fresh_status:  # noqa: N801 (reads as a verb: with fresh_status() as status)
+class fresh_status:
     """A status of our own, for calls whose failure is not the caller's."""
 
     def __enter__(self) -> int:
@@ -380,6 +376,11 @@ def handle_methods(num_dims: Any, dim: Any, deallocator: Any) -> HandleMethods:
 def context_identity() -> int:
     """A number that changes when TensorFlow's eager context is reset."""
     return id(tf_context.context())
+
+
+def seeding() -> Any:
+    """An object that is another one after every `tf.random.set_seed`."""
+    return getattr(tf_context.context(), "_rng", None)
 
 
 def create_in_graph(name: str, inputs: Sequence[Any], dtypes: Sequence[int], attributes: Mapping[str, Any]) -> list[Any]:

@@ -1,7 +1,8 @@
 """One call of TensorFlow's public API for each core operation, for the conformance matrix.
 
-A call takes the operation's sample arguments by position and its attributes by keyword, over TensorFlow tensors on either device.  What TensorFlow cannot
-say with a call or two is missing here and stands in the matrix's file of gaps.  Imports TensorFlow only; arrays and networks are in `conformance_arrays`.
+A call takes the operation's sample arguments by position and its attributes by keyword, over TensorFlow tensors on either device.  What
+TensorFlow cannot say with a call or two is missing here and stands in the matrix's file of gaps.  Imports TensorFlow only; arrays and
+networks are in `conformance_arrays`.
 """
 
 from __future__ import annotations

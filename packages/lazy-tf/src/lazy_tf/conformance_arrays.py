@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,7 @@ def _front(x: Any, axes: Any) -> list[int]:
 def _index(x: Any, *indices: Any, axes: Any, mode: str) -> Any:
     places = _positions(x, indices, axes)
     result = tf.gather_nd(tf.transpose(x, _front(x, axes)), places)
-    neighbours = all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False))
+    neighbours = all(b == a + 1 for a, b in itertools.pairwise(axes))
     if neighbours and axes[0]:
         wide, lead = len(places.shape) - 1, axes[0]
         order = [*range(wide, wide + lead), *range(wide), *range(wide + lead, len(result.shape))]
@@ -186,7 +187,9 @@ def _conv(x: Any, w: Any, *, strides: Any, padding: Any, lhs_dilation: Any, rhs_
     w = tf.transpose(w, [middle.index(c) for c in [*spatial, "I", "O"]])
     if any(d != 1 for d in lhs_dilation):
         x = _pad(x, tf.zeros([], x.dtype), low=[0] * len(order), high=[0] * len(order), interior=[0, *[d - 1 for d in lhs_dilation], 0])
-    x = _pad(x, tf.zeros([], x.dtype), low=[0, *[p[0] for p in padding], 0], high=[0, *[p[1] for p in padding], 0], interior=[0] * len(order))
+    x = _pad(
+        x, tf.zeros([], x.dtype), low=[0, *[p[0] for p in padding], 0], high=[0, *[p[1] for p in padding], 0], interior=[0] * len(order)
+    )
     parts = [
         tf.nn.convolution(a, b, list(strides), "VALID", dilations=list(rhs_dilation))
         for a, b in zip(tf.split(x, groups, -1), tf.split(w, groups, -1), strict=True)

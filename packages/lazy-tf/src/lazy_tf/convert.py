@@ -1,7 +1,7 @@
 """Moving values between TensorFlow tensors, NumPy and the core.
 
-Owns: `to_lazy` and `from_lazy`, which share a value with another frontend without a copy, and `from_numpy`.  May import `capi`, `device`, `tensor`,
-`exchange` and the core.
+Owns: `to_lazy` and `from_lazy`, which share a value with another frontend without a copy, and `from_numpy`.  May import `capi`, `device`,
+`tensor`, `exchange` and the core.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from lazy_core import values
 from lazy_core.errors import DeviceError, DtypeError
 from lazy_core.values import Value
@@ -42,7 +43,9 @@ def entry_of(tensor: Any) -> Tensor:
     if isinstance(tensor, tf.Variable):
         tensor = tensor.read_value()
     if not is_lazy(tensor):
-        raise DeviceError(f"a tensor on {getattr(tensor, 'device', type(tensor).__name__)!r} is not lazy; create it inside lazy_tf.device()")
+        raise DeviceError(
+            f"a tensor on {getattr(tensor, 'device', type(tensor).__name__)!r} is not lazy; create it inside lazy_tf.device()"
+        )
     with device(), capi.stop_recording():
         box = exchange.expect()
         tf.raw_ops.Snapshot(input=tensor)

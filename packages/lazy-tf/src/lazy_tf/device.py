@@ -1,7 +1,7 @@
 """The lazy device: a TensorFlow custom device whose callbacks record.
 
-Owns: registration with the eager context, the three device callbacks, and what users call: `DEVICE`, `device()`, `enable()`.  May import `capi`,
-`tensor`, `dispatch`, `fallback` and the core.  Follows TensorFlow's `c_api_experimental.h` (TFE_RegisterCustomDevice).
+Owns: registration with the eager context, the three device callbacks, and what users call: `DEVICE`, `device()`, `enable()`.  May import
+`capi`, `tensor`, `dispatch`, `fallback` and the core.  Follows TensorFlow's `c_api_experimental.h` (TFE_RegisterCustomDevice).
 
 The callbacks run inside TensorFlow, so no exception may leave them: each becomes a status, which TensorFlow raises as its own exception.
 """
@@ -14,13 +14,17 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from lazy_core import events
 
 from . import capi, dispatch
 from .tensor import TABLE, HandleMaker, Tensor, Variable, device_tensor
 
 DEVICE = "/job:localhost/replica:0/task:0/device:LAZY:0"
-"""The device's full name; `tf.device(lazy_tf.DEVICE)` and `tf.device("/device:LAZY:0")` work once `device()` or `enable()` was called."""
+"""The device's full name.
+
+`tf.device(lazy_tf.DEVICE)` and `tf.device("/device:LAZY:0")` work once `device()` or `enable()` was called.
+"""
 
 events.hide_package(os.path.dirname(os.path.abspath(__file__)))
 
@@ -97,10 +101,11 @@ def register() -> None:
             _registered = identity
 
 
-class device:  # noqa: N801 (reads as a verb: with lazy_tf.device():)
+class device:
     """Place what TensorFlow runs inside the block on the lazy device: `with lazy_tf.device(): ...`.
 
-    The scope belongs to the thread that enters it, as every `tf.device` scope does; operations on lazy tensors are recorded wherever they run.
+    The scope belongs to the thread that enters it, as every `tf.device` scope does; operations on lazy tensors are recorded
+    wherever they run.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """What happens to one operation that TensorFlow places on the lazy device.
 
-Owns: the routes (host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback) and the conversion of a
-C call into entries and back.  May import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions` and the core.
+Owns: the routes (host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback) and the
+conversion of a C call into entries and back.  May import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions`
+and the core.
 """
 
 from __future__ import annotations
@@ -55,10 +56,12 @@ class Plan:
 
     def attributes(self, inputs: list[Any]) -> ir.Attrs:
         """The static attributes for these inputs."""
-        statics = tuple([
-            tuple([inputs[i].static() for i in range(start, start + count)]) if several else inputs[start].static()
-            for _, start, count, several in self.hosts
-        ])
+        statics = tuple(
+            [
+                tuple([inputs[i].static() for i in range(start, start + count)]) if several else inputs[start].static()
+                for _, start, count, several in self.hosts
+            ]
+        )
         key = ir.freeze(statics) if statics else ()
         found = self.attrs.get(key)
         if found is None:
@@ -78,6 +81,7 @@ class Lowered:
         self._rule = rule
         self._target = rule.target
         self._reads_variable = name in _READS_VARIABLE
+        self._check = mapping.CHECKS.get(name)
 
     def __call__(self, signature: Signature, inputs: list[Any]) -> list[Entry]:
         """Record the operation, or send it down another route."""
@@ -99,6 +103,8 @@ class Lowered:
             folded = fallback.fold(signature, inputs)
             if folded is not None:
                 return folded
+        if self._check is not None:
+            self._check(signature, inputs)
         attributes = plan.attributes(inputs) if plan.hosts else plan.attrs.get(()) or plan.attributes(inputs)
         if plan.refused:
             reason = plan.refused.get((attributes, tuple([e.dims for e in inputs])))
@@ -234,10 +240,8 @@ class Executor:
                 inputs.append(Foreign(handle, owned=False))
         outputs = fast(inputs) if fast is not None else None
         if outputs is None:
-            if info.follows:
-                signature = info.by_dtypes(tuple([e.dtype for e in inputs]))
-            else:
-                signature = info.by_blob(capi.attributes_blob(op, status))
+            dtypes = tuple([e.dtype for e in inputs]) if info.follows else None
+            signature = info.by_blob(capi.attributes_blob(op, status)) if dtypes is None else info.by_dtypes(dtypes)
             outputs = info.handler(signature, inputs)
         new_handle = self._handle
         for i, output in enumerate(outputs):

@@ -1,7 +1,7 @@
 """How Python code gets at the entry behind a TensorFlow tensor, and makes a tensor for an entry.
 
-Owns: two mailboxes.  TensorFlow shows Python no handles, so an entry travels through the device's own `execute` callback: `Placeholder` hands out the
-entry that waits in this thread, and `Snapshot` (an identity) drops what it was given.  May import `tensor` only.
+Owns: two mailboxes.  TensorFlow shows Python no handles, so an entry travels through the device's own `execute` callback: `Placeholder`
+hands out the entry that waits in this thread, and `Snapshot` (an identity) drops what it was given.  May import `tensor` only.
 """
 
 from __future__ import annotations

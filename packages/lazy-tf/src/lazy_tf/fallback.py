@@ -1,7 +1,8 @@
 """What runs on TensorFlow's CPU kernels because it is not recorded; counted and named.
 
-Owns: running one operation outside the trace with temporary CPU tensors and variables, folding small host constants (which is no fallback, as nothing
-leaves the device for it), and asking TensorFlow's own kernel for its error message.  May import `capi`, `attributes`, `tensor` and the core.
+Owns: running one operation outside the trace with temporary CPU tensors and variables, folding small host constants (which is no
+fallback, as nothing leaves the device for it), and asking TensorFlow's own kernel for its error message.  May import `capi`,
+`attributes`, `tensor` and the core.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from lazy_core import events
 
 from . import capi
@@ -24,6 +26,7 @@ def run(signature: Signature, inputs: Sequence[Entry], outputs: int, reason: str
     """Run an operation on the CPU and say so in the report.
 
     Args:
+        signature: the operation and its attributes.
         inputs: lazy tensors are read (a barrier), lazy variables become temporary CPU variables that are read back afterwards.
         outputs: how many outputs there are at most.
         reason: why the operation is not recorded.
@@ -107,7 +110,10 @@ _MISSING = object()
 
 
 def foldable(inputs: Sequence[Any]) -> bool:
-    """Whether there are inputs and every input is a small tensor that the host knows from the program text or from shapes: integers of any rank, scalars of any dtype."""
+    """Whether there are inputs, and all are small tensors that the host knows from the program text or from shapes.
+
+    Integers of any rank, and scalars of any dtype.
+    """
     for entry in inputs:
         if entry.__class__ is not Tensor or not entry.foldable:
             return False
@@ -118,7 +124,10 @@ def foldable(inputs: Sequence[Any]) -> bool:
 
 
 def fold(signature: Signature, inputs: Sequence[Tensor]) -> list[Entry] | None:
-    """Compute a small operation on host constants with TensorFlow's own kernel, remembered by the inputs' bits; None if the result is not small.
+    """Compute a small operation on host constants with TensorFlow's own kernel, remembered by the inputs' bits.
+
+    Returns:
+        The outputs, or None if they are not small.
 
     Raises:
         StatusError: TensorFlow's kernel refused.
@@ -150,6 +159,8 @@ def explain_refusal(signature: Signature, inputs: Sequence[Entry], statics: Sequ
     """Run an operation on zeros of the inputs' shapes, so that TensorFlow itself says what is wrong with them; returns if nothing is.
 
     Args:
+        signature: the operation and its attributes.
+        inputs: what it was given.
         statics: positions of inputs whose contents decide the output's shape; they keep their contents.
 
     Raises:

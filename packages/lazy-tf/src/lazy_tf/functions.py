@@ -1,7 +1,7 @@
 """Bodies of `tf.function`, and control flow, interpreted node by node on the device.
 
-A function's graph becomes a list of steps over numbered slots, made once; running it records its operations into the trace like any others, so a function
-costs no compile of its own.  `If`, `Case` and `While` read their predicate, which is a barrier when it is pending.
+A function's graph becomes a list of steps over numbered slots, made once; running it records its operations into the trace like any
+others, so a function costs no compile of its own.  `If`, `Case` and `While` read their predicate, which is a barrier when it is pending.
 May import `capi`, `attributes`, `tensor`; `dispatch` hands in how one operation is applied.  Source: `FunctionDef` in `function.proto`.
 """
 
@@ -41,7 +41,8 @@ class Body:
 
 
 _bodies: dict[str, Body] = {}
-apply: Callable[[OpInfo, Signature, list[Any]], list[Entry]]
+apply: Callable[[OpInfo, Signature, list[Any]], list[Entry]] | None = None
+"""How one operation is run; `dispatch` sets it."""
 
 
 def body_of(name: str) -> Body:
@@ -136,6 +137,7 @@ def _with_last_uses(steps: list[Step], kept: set[int]) -> tuple[Step, ...]:
 
 def run(name: str, arguments: list[Any]) -> list[Entry]:
     """Run a function's body on entries."""
+    assert apply is not None
     body = body_of(name)
     slots: list[Any] = [None] * body.slots
     slots[: body.arguments] = arguments

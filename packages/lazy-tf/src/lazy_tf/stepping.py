@@ -1,9 +1,10 @@
 """Barriers after a training step.
 
-Owns: noticing that a step has ended and choosing where to cut.  Optimisers of Keras 3, of tf_keras and of most custom loops count steps in an integer
-scalar variable; when it is reassigned from a pending value, a barrier falls due.  It is not cut there, where gradients and the tape still hold every
-intermediate value, which would all become outputs, but at the first later operation that finds most of the step's handles freed, or that asks `tf.data`
-for the next batch.  If that never happens nothing is cut here, and the core's own periods decide.  May import `tensor` and the core.
+Owns: noticing that a step has ended and choosing where to cut.  Optimisers of Keras 3, of tf_keras and of most custom loops count steps
+in an integer scalar variable; when it is reassigned from a pending value, a barrier falls due.  It is not cut there, where gradients and
+the tape still hold every intermediate value, which would all become outputs, but at the first later operation that finds most of the
+step's handles freed, or that asks `tf.data` for the next batch.  If that never happens nothing is cut here, and the core's own periods
+decide.  May import `tensor` and the core.
 """
 
 from __future__ import annotations

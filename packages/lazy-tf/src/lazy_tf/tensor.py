@@ -1,10 +1,11 @@
 """What a TensorFlow handle on the lazy device stands for, and the table from handles to it.
 
-Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally), `Foreign` (a CPU handle of
-something that the device cannot hold, such as a string or an iterator), and the handle table.  May import `capi` and the core.
+Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally), `Foreign`
+(a CPU handle of something that the device cannot hold, such as a string or an iterator), and the handle table.  May import `capi` and the
+core.
 
-A number that came from Python, or was computed from shapes, stays on the host (`Tensor.host`) until an operation on the device needs it; then a scalar
-becomes a constant of the trace (`lazy_core.ir.const`) and anything larger a leaf.
+A number that came from Python, or was computed from shapes, stays on the host (`Tensor.host`) until an operation on the device needs it;
+then a scalar becomes a constant of the trace (`lazy_core.ir.const`) and anything larger a leaf.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import itertools
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ir, values
 
 from . import capi
-
 
 SMALL = 64
 """What has more elements than this is never kept on the host beside the device, nor computed there."""

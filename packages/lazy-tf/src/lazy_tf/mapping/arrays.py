@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ir, ops
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
@@ -195,9 +196,7 @@ class StridedIndex:
             elif _bit(shrink_axis_mask, i):
                 self._index(dims, begin[i], strides[i])
             else:
-                self._range(
-                    dims, None if _bit(begin_mask, i) else begin[i], None if _bit(end_mask, i) else end[i], strides[i]
-                )
+                self._range(dims, None if _bit(begin_mask, i) else begin[i], None if _bit(end_mask, i) else end[i], strides[i])
         while len(self.starts) < len(dims):
             self._whole(dims)
 
@@ -281,9 +280,7 @@ def _strided_slice_grad(
     sliced = ops.reshape(dy, dims=tuple(index.sliced))
     if index.flipped:
         sliced = ops.reverse(sliced, axes=tuple(index.flipped))
-    high = tuple([
-        d - s - max(0, (n - 1) * k + 1) for d, s, n, k in zip(shape, index.starts, index.sliced, index.strides, strict=True)
-    ])
+    high = tuple([d - s - max(0, (n - 1) * k + 1) for d, s, n, k in zip(shape, index.starts, index.sliced, index.strides, strict=True)])
     return ops.pad(sliced, like(dy, 0), low=tuple(index.starts), high=high, interior=tuple([k - 1 for k in index.strides]))
 
 
@@ -423,7 +420,9 @@ def scatter_nd(tensor: Expr, indices: Expr, updates: Expr, *, accumulate: bool) 
     columns = index_columns(tensor, indices)
     expected = indices.shape.dims[:-1] + tensor.shape.dims[len(columns) :]
     if updates.shape.dims != expected:
-        raise ShapeError(f"ScatterNd: updates of {updates.shape}; expected dimensions {expected} for indices {indices.shape} into {tensor.shape}")
+        raise ShapeError(
+            f"ScatterNd: updates of {updates.shape}; expected dimensions {expected} for indices {indices.shape} into {tensor.shape}"
+        )
     return ops.index_put(tensor, updates, *columns, axes=tuple(range(len(columns))), accumulate=accumulate)
 
 

@@ -1,7 +1,7 @@
 """Convolutions, pooling, and their gradients, in both data formats.
 
-Source: `gen_nn_ops`; padding follows `tf.nn`'s notes on SAME and VALID.  Filters are HWIO; a depthwise filter HWCM is read as HW1(CM) with C groups.
-May import `rules` and the core.
+Source: `gen_nn_ops`; padding follows `tf.nn`'s notes on SAME and VALID.  Filters are HWIO; a depthwise filter HWCM is read as HW1(CM)
+with C groups. May import `rules` and the core.
 """
 
 from __future__ import annotations
@@ -80,7 +80,14 @@ def _depthwise(filter_dims: tuple[int, ...]) -> tuple[int, ...]:
 
 @lower("Conv2D")
 def _conv2d(
-    x: Expr, w: Expr, *, strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str, dilations: tuple[int, ...]
+    x: Expr,
+    w: Expr,
+    *,
+    strides: tuple[int, ...],
+    padding: str,
+    explicit_paddings: tuple[int, ...],
+    data_format: str,
+    dilations: tuple[int, ...],
 ) -> Expr:
     geometry = Geometry(x.shape.dims, w.shape.dims, strides, padding, explicit_paddings, data_format, dilations, "Conv2D")
     return ops.conv(x, w, **geometry.attributes)
@@ -149,7 +156,14 @@ def _conv3d_filter_gradient(
 
 @lower("DepthwiseConv2dNative")
 def _depthwise_conv2d(
-    x: Expr, w: Expr, *, strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str, dilations: tuple[int, ...]
+    x: Expr,
+    w: Expr,
+    *,
+    strides: tuple[int, ...],
+    padding: str,
+    explicit_paddings: tuple[int, ...],
+    data_format: str,
+    dilations: tuple[int, ...],
 ) -> Expr:
     flat = _depthwise(w.shape.dims)
     geometry = Geometry(x.shape.dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNative")
@@ -187,14 +201,18 @@ def _depthwise_filter_gradient(
     dilations: tuple[int, ...],
 ) -> Expr:
     flat = _depthwise(filter_sizes)
-    geometry = Geometry(x.shape.dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNativeBackpropFilter")
+    geometry = Geometry(
+        x.shape.dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNativeBackpropFilter"
+    )
     return ops.reshape(ops.conv_filter_grad(x, g, filter_dims=flat, **geometry.attributes), dims=filter_sizes)
 
 
 # ------------------------------------------------------------------ pooling
 
 
-def _pool(dims: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit: tuple[int, ...], name: str) -> dict[str, Any]:
+def _pool(
+    dims: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit: tuple[int, ...], name: str
+) -> dict[str, Any]:
     if len(dims) != len(ksize):
         raise ShapeError(f"{name}: an input of rank {len(dims)} and a window of rank {len(ksize)}")
     pads = _pads(padding, explicit, tuple(range(len(dims))), list(dims), list(ksize), list(strides))
@@ -202,14 +220,24 @@ def _pool(dims: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...
 
 
 @lower("MaxPool")
-def _max_pool(x: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str) -> Expr:
+def _max_pool(
+    x: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str
+) -> Expr:
     _layout(data_format, x.shape.ndim)
     return ops.max_pool(x, **_pool(x.shape.dims, ksize, strides, padding, explicit_paddings, "MaxPool"), dilation=(1,) * x.shape.ndim)
 
 
 @lower("MaxPoolGrad")
 def _max_pool_grad(
-    x: Expr, y: Expr, g: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str
+    x: Expr,
+    y: Expr,
+    g: Expr,
+    *,
+    ksize: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: str,
+    explicit_paddings: tuple[int, ...],
+    data_format: str,
 ) -> Expr:
     _layout(data_format, x.shape.ndim)
     window = _pool(x.shape.dims, ksize, strides, padding, explicit_paddings, "MaxPoolGrad")
@@ -232,11 +260,15 @@ def _avg_pool(value: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], 
 
 
 @lower("AvgPoolGrad")
-def _avg_pool_grad(grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Expr:
+def _avg_pool_grad(
+    grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str
+) -> Expr:
     window = _pool(orig_input_shape, ksize, strides, padding, (), "AvgPoolGrad")
     return ops.avg_pool_grad(grad, input_dims=orig_input_shape, **window, count_include_pad=False)
 
 
 @lower("AvgPool3DGrad")
-def _avg_pool_3d_grad(grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Expr:
+def _avg_pool_3d_grad(
+    grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str
+) -> Expr:
     return _avg_pool_grad(grad, orig_input_shape=orig_input_shape, ksize=ksize, strides=strides, padding=padding)

@@ -6,6 +6,7 @@ Source: `gen_math_ops` and `gen_bitwise_ops`; gradients of activations follow th
 from __future__ import annotations
 
 import numpy as np
+
 from lazy_core import ir, ops
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr

@@ -1,11 +1,13 @@
 """Biases, softmax and losses, batch normalisation.
 
-Source: `gen_nn_ops`; fused batch normalisation follows the CPU kernel (unbiased variance for the running statistics).  May import `rules` and the core.
+Source: `gen_nn_ops`; fused batch normalisation follows the CPU kernel (unbiased variance for the running statistics).  May import `rules`
+and the core.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.errors import ShapeError
 from lazy_core.ir import Expr
@@ -85,7 +87,16 @@ def _statistics_axes(x: Expr, data_format: str) -> tuple[tuple[int, ...], tuple[
 
 @lower("FusedBatchNormV3")
 def _fused_batch_norm(
-    x: Expr, scale: Expr, offset: Expr, mean: Expr, variance: Expr, *, epsilon: float, exponential_avg_factor: float, data_format: str, is_training: bool
+    x: Expr,
+    scale: Expr,
+    offset: Expr,
+    mean: Expr,
+    variance: Expr,
+    *,
+    epsilon: float,
+    exponential_avg_factor: float,
+    data_format: str,
+    is_training: bool,
 ) -> tuple[Expr, ...]:
     axes, dims, count = _statistics_axes(x, data_format)
     wide = x if x.shape.dtype == scale.shape.dtype else ops.convert(x, dtype=scale.shape.dtype)
@@ -111,7 +122,16 @@ def _fused_batch_norm(
 
 @lower("FusedBatchNormGradV3")
 def _fused_batch_norm_grad(
-    y_backprop: Expr, x: Expr, scale: Expr, mean: Expr, variance: Expr, reserve: Expr, *, epsilon: float, data_format: str, is_training: bool
+    y_backprop: Expr,
+    x: Expr,
+    scale: Expr,
+    mean: Expr,
+    variance: Expr,
+    reserve: Expr,
+    *,
+    epsilon: float,
+    data_format: str,
+    is_training: bool,
 ) -> tuple[Expr, ...]:
     axes, dims, count = _statistics_axes(x, data_format)
     dtype = scale.shape.dtype

@@ -1,8 +1,8 @@
 """Stateless random operations, with the numbers that TensorFlow's CPU kernels draw.
 
-Source: Philox4x32-10 (Salmon et al., SC 2011) and its use in TensorFlow's `random_distributions.h` and `stateless_random_ops_v2.h`: block i is the cipher
-of counter + i, and gives four 32-bit or two 64-bit numbers.  XLA's own lowering of these operations draws others, so it is not used.  Truncated normals
-reject a varying number of draws and stay on the CPU.  May import `rules` and the core.
+Source: Philox4x32-10 (Salmon et al., SC 2011) and its use in TensorFlow's `random_distributions.h` and `stateless_random_ops_v2.h`: block
+i is the cipher of counter + i, and gives four 32-bit or two 64-bit numbers.  XLA's own lowering of these operations draws others, so it
+is not used.  Truncated normals reject a varying number of draws and stay on the CPU.  May import `rules` and the core.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
-from lazy_core import ops
+
+from lazy_core import ir, ops, values
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
-from lazy_core.ops.registry import Op
+from lazy_core.ops.registry import Op, composite
 
+from .. import capi
+from ..attributes import Signature
+from ..tensor import Entry, of_value
 from .rules import lower
 
 _PHILOX = (1, 3)  # the algorithm's number, and "choose for me", which on a CPU is Philox
@@ -163,3 +167,62 @@ def _uniform_int(key: Expr, counter: Expr, minval: Expr, maxval: Expr, *, shape:
     raw = _draw("StatelessRandomUniformIntV2", wholes_op, key, counter, shape, alg, unsigned)
     span = ops.bitcast(ops.sub(maxval, minval), dtype=unsigned)
     return ops.add(minval, ops.bitcast(ops.remainder(raw, span), dtype=dtype))
+
+
+# ------------------------------------------------------------------ operations with a hidden state
+
+
+@composite("tf.stateful_random")
+def _stateful(state: Expr, *, kind: str, shape: tuple[int, ...], dtype: np.dtype) -> Expr:
+    """`u64[3]` (key and counter) to the numbers of a kernel that keeps a generator."""
+    key = ops.slice_(state, starts=(0,), limits=(1,), strides=(1,))
+    counter = ops.slice_(state, starts=(1,), limits=(3,), strides=(1,))
+    return _draw(kind, normals_op if kind == "normal" else uniforms_op, key, counter, shape, _PHILOX[0], dtype)
+
+
+class Generators:
+    """The generators that TensorFlow's CPU kernels would hold: one for each set of attributes, until the global seed is set anew.
+
+    A kernel skips 256 blocks for each number that it draws, so that the next draw is independent.
+    """
+
+    _WORD = 1 << 64
+
+    def __init__(self) -> None:
+        self._seeding: Any = None
+        self._states: dict[Signature, tuple[int, int]] = {}
+        self._fresh = np.random.default_rng()
+
+    def advance(self, signature: Signature, count: int) -> np.ndarray:
+        """The key and counter of the next draw of `count` numbers."""
+        seeding = capi.seeding()
+        if seeding is not self._seeding:
+            self._seeding = seeding
+            self._states.clear()
+        key, counter = self._states.get(signature) or self._first(signature)
+        self._states[signature] = key, counter + 256 * count
+        return np.array([key, counter % self._WORD, counter // self._WORD % self._WORD], np.uint64)
+
+    def _first(self, signature: Signature) -> tuple[int, int]:
+        first, second = signature.values["seed"] % self._WORD, signature.values["seed2"] % self._WORD
+        if not first and not second:
+            first, second = (int(x) for x in self._fresh.integers(0, self._WORD, 2, np.uint64))
+        return first, second * self._WORD
+
+
+_generators = Generators()
+
+
+def _stateful_handler(kind: str) -> Any:
+    def draw(signature: Signature, inputs: list[Any]) -> list[Entry]:
+        shape, dtype = inputs[0].static(), signature.values["dtype"]
+        if not all(d >= 0 for d in shape):
+            raise capi.StatusError(capi.INVALID_ARGUMENT, f"shape must have non-negative dimensions, got {list(shape)}")
+        state = values.from_host(_generators.advance(signature, math.prod(shape)), copy=False)
+        attributes = ir.attrs(kind=kind, shape=shape, dtype=dtype)
+        return [of_value(values.record(_stateful, (state,), attributes), signature.outputs[0])]
+
+    return draw
+
+
+STATEFUL = {"RandomStandardNormal": _stateful_handler("normal"), "RandomUniform": _stateful_handler("uniform")}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr

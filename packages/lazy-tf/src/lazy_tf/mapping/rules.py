@@ -3,7 +3,8 @@
 Owns: the registry `RULES` and the two ways to fill it.  `lower` takes a function over core expressions, written with `lazy_core.ops`:
 
 * its positional parameters are the operation's inputs in order, without those that are named among its keywords;
-* its keyword-only parameters are static: an attribute of that name, or an input of that name whose contents the host must know (axes, shapes).
+* its keyword-only parameters are static: an attribute of that name, or an input of that name whose contents the host must know (axes,
+  shapes).
 
 `direct` maps to one core operation whose operands and meaning are the same.  Names are the OpDef's.  May import the core only.
 """

@@ -1,7 +1,8 @@
 """Resource variables: creation, reading, assignment, and the optimiser steps that update them.
 
-Variables are rebound functionally: an update records an operation and points the variable at its result.  Whatever is not listed here runs on a
-temporary CPU variable (see `fallback`).  Source: `gen_resource_variable_ops`, `gen_training_ops`.  May import `rules`, `tensor` and the core.
+Variables are rebound functionally: an update records an operation and points the variable at its result.  Whatever is not listed here
+runs on a temporary CPU variable (see `fallback`).  Source: `gen_resource_variable_ops`, `gen_training_ops`.  May import `rules`, `tensor`
+and the core.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops, values
 from lazy_core.ir import Expr
 from lazy_core.ops.registry import composite
@@ -75,7 +77,8 @@ def _update(name: str, target: Any) -> None:
             return None
         current = contents(variable)
         if current.dims != value.dims:
-            message = f"Cannot update variable with shape {list(current.dims)} using a Tensor with shape {list(value.dims)}, shapes must be equal."
+            shapes = f"shape {list(current.dims)} using a Tensor with shape {list(value.dims)}"
+            message = f"Cannot update variable with {shapes}, shapes must be equal."
             raise capi.StatusError(capi.INVALID_ARGUMENT, message)
         variable.current = of_value(_record(target, (current.operand(), value.operand())), current.dtype)
         if not current.dims and current.dtype in _INTEGERS:
@@ -107,8 +110,9 @@ def _destroy(inputs: list[Any]) -> list[Entry] | None:
 UPDATES: dict[str, tuple[Any, tuple[str, ...]]] = {}
 """Raw operation -> the composite that gives the new contents, and the static attributes that it takes.
 
-The composite takes the contents of every variable among the inputs, then the other inputs, in order; it returns the new contents of those variables
-that it changes, in order."""
+The composite takes the inputs in order, each variable as its contents; it returns the new contents of the variables that it
+changes, in order.
+"""
 
 
 def update(name: str, *attributes: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -129,10 +133,9 @@ def _gradient_descent(var: Expr, alpha: Expr, delta: Expr) -> Expr:
 @update("ResourceApplyMomentum", "use_nesterov")
 def _momentum(var: Expr, accum: Expr, lr: Expr, grad: Expr, momentum: Expr, *, use_nesterov: bool) -> tuple[Expr, Expr]:
     accum = ops.add(ops.mul(accum, momentum), grad)
+    step = ops.mul(accum, lr)
     if use_nesterov:
-        step = ops.add(ops.mul(grad, lr), ops.mul(ops.mul(accum, momentum), lr))
-    else:
-        step = ops.mul(accum, lr)
+        step = ops.add(ops.mul(grad, lr), ops.mul(step, momentum))
     return ops.sub(var, step), accum
 
 
@@ -145,7 +148,18 @@ def _keras_momentum(var: Expr, accum: Expr, lr: Expr, grad: Expr, momentum: Expr
 
 @update("ResourceApplyAdam", "use_nesterov")
 def _adam(
-    var: Expr, m: Expr, v: Expr, beta1_power: Expr, beta2_power: Expr, lr: Expr, beta1: Expr, beta2: Expr, epsilon: Expr, grad: Expr, *, use_nesterov: bool
+    var: Expr,
+    m: Expr,
+    v: Expr,
+    beta1_power: Expr,
+    beta2_power: Expr,
+    lr: Expr,
+    beta1: Expr,
+    beta2: Expr,
+    epsilon: Expr,
+    grad: Expr,
+    *,
+    use_nesterov: bool,
 ) -> tuple[Expr, Expr, Expr]:
     one = like(var, 1)
     alpha = ops.div(ops.mul(lr, ops.sqrt(ops.sub(one, beta2_power))), ops.sub(one, beta1_power))
