@@ -41,6 +41,10 @@ def _argsort(x, axis, descending, stable, dtype=np.int64):
     return (x.shape[axis] - 1 - np.flip(np.argsort(back, axis=axis, stable=True), axis)).astype(dtype)
 
 
+def _topk(x, k, axis, largest):
+    return tuple(np.take(a, np.arange(k), axis=axis) for a in (_sorted(x, axis, largest, True), _argsort(x, axis, largest, True)))
+
+
 def _update_slice(x, update, starts, strides):
     x = x.copy()
     x[tuple(slice(s, s + (n - 1) * by + 1 if n else s, by) for s, n, by in zip(starts, update.shape, strides, strict=True))] = update
@@ -146,48 +150,118 @@ def _max_pool(x, window, strides, padding, dilation):
     return view.max(axis=tuple(range(-x.ndim, 0)))
 
 
+def _trunc_div(x, y):
+    if x.dtype.kind == "f":
+        return np.trunc(np.divide(x, y))
+    return np.where(y == 0, 0, np.trunc(x.astype(np.float64) / np.where(y == 0, 1, y))).astype(x.dtype)
+
+
 def _convert(x, dtype):
     return x.astype(dtype)
 
 
+SAME_NAMES = """
+    abs exp exp2 expm1 log log2 log10 log1p sqrt cbrt square reciprocal sin cos tan sinh cosh tanh isnan isinf isfinite signbit real
+    imag conj sign floor ceil trunc logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum
+    fmax fmin fmod remainder
+    hypot copysign nextafter logaddexp where matmul clip
+""".split()
 REFERENCES = {
-    **{n: getattr(np, n) for n in ("abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "square", "reciprocal", "sin", "cos")},
-    **{n: getattr(np, n) for n in ("tan", "sinh", "cosh", "tanh", "isnan", "isinf", "isfinite", "signbit", "real", "imag", "conj", "sign", "floor")},
-    **{n: getattr(np, n) for n in ("ceil", "trunc", "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "maximum")},
-    **{n: getattr(np, n) for n in ("minimum", "fmax", "fmin", "fmod", "remainder", "hypot", "copysign", "nextafter", "logaddexp", "bitwise_xor", "where")},
-    **{n: getattr(np, n) for n in ("matmul", "clip")},
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2,
-    "neg": np.negative, "round": np.rint, "bitwise_not": np.bitwise_not, "identity": np.copy, "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
-    "sigmoid": lambda x: (1 / (1 + np.exp(-x))).astype(x.dtype), "erf": _v(math.erf), "erfc": _v(math.erfc), "lgamma": _v(math.lgamma),
-    "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)), "silu": lambda x: (x / (1 + np.exp(-x))).astype(x.dtype), "gelu": _gelu,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floor_div": np.floor_divide, "pow": np.power,
-    "shift_left": np.left_shift, "shift_right": np.right_shift, "trunc_div": lambda x, y: np.trunc(np.divide(x, y)).astype(x.dtype) if x.dtype.kind == "f" else np.where(y == 0, 0, np.trunc(x.astype(np.float64) / np.where(y == 0, 1, y))).astype(x.dtype),
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "convert": _convert, "bitcast": lambda x, dtype: x.view(dtype), "complex": lambda a, b: (a + 1j * b).astype(np.result_type(a.dtype, np.complex64)),
-    "sum": _same(np.sum), "prod": _same(np.prod), "max": _reduce(np.max), "min": _reduce(np.min), "all": _reduce(np.all), "any": _reduce(np.any),
-    "mean": _reduce(np.mean), "var": _var, "logsumexp": _logsumexp,
+    **{name: getattr(np, name) for name in SAME_NAMES},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "neg": np.negative,
+    "round": np.rint,
+    "bitwise_not": np.bitwise_not,
+    "identity": np.copy,
+    "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
+    "sigmoid": lambda x: (1 / (1 + np.exp(-x))).astype(x.dtype),
+    "erf": _v(math.erf),
+    "erfc": _v(math.erfc),
+    "lgamma": _v(math.lgamma),
+    "relu": lambda x: np.maximum(x, np.zeros((), x.dtype)),
+    "silu": lambda x: (x / (1 + np.exp(-x))).astype(x.dtype),
+    "gelu": _gelu,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floor_div": np.floor_divide,
+    "pow": np.power,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "trunc_div": _trunc_div,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "convert": _convert,
+    "bitcast": lambda x, dtype: x.view(dtype),
+    "complex": lambda a, b: (a + 1j * b).astype(np.result_type(a.dtype, np.complex64)),
+    "sum": _same(np.sum),
+    "prod": _same(np.prod),
+    "max": _reduce(np.max),
+    "min": _reduce(np.min),
+    "all": _reduce(np.all),
+    "any": _reduce(np.any),
+    "mean": _reduce(np.mean),
+    "var": _var,
+    "logsumexp": _logsumexp,
     "argmax": lambda x, axis, keepdims, dtype: np.argmax(x, axis=axis, keepdims=keepdims).astype(dtype),
     "argmin": lambda x, axis, keepdims, dtype: np.argmin(x, axis=axis, keepdims=keepdims).astype(dtype),
-    "cumsum": lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype), "cumprod": lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype),
-    "cummax": _cum_extreme(np.greater_equal), "cummin": _cum_extreme(np.less_equal),
-    "reshape": lambda x, dims: np.reshape(x, dims), "transpose": lambda x, perm: np.transpose(x, perm), "broadcast_to": lambda x, dims: np.broadcast_to(x, dims),
-    "expand_dims": lambda x, axes: np.expand_dims(x, axes), "squeeze": lambda x, axes: np.squeeze(x, axes), "reverse": lambda x, axes: np.flip(x, axes),
-    "concatenate": lambda *xs, axis: np.concatenate(xs, axis), "stack": lambda *xs, axis: np.stack(xs, axis), "tile": lambda x, reps: np.tile(x, reps),
-    "roll": lambda x, shifts, axes: np.roll(x, shifts, axes), "pad": _pad, "triu": lambda x, k: np.triu(x, k), "tril": lambda x, k: np.tril(x, k),
+    "cumsum": lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
+    "cumprod": lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype),
+    "cummax": _cum_extreme(np.greater_equal),
+    "cummin": _cum_extreme(np.less_equal),
+    "reshape": lambda x, dims: np.reshape(x, dims),
+    "transpose": lambda x, perm: np.transpose(x, perm),
+    "broadcast_to": lambda x, dims: np.broadcast_to(x, dims),
+    "expand_dims": lambda x, axes: np.expand_dims(x, axes),
+    "squeeze": lambda x, axes: np.squeeze(x, axes),
+    "reverse": lambda x, axes: np.flip(x, axes),
+    "concatenate": lambda *xs, axis: np.concatenate(xs, axis),
+    "stack": lambda *xs, axis: np.stack(xs, axis),
+    "tile": lambda x, reps: np.tile(x, reps),
+    "roll": lambda x, shifts, axes: np.roll(x, shifts, axes),
+    "pad": _pad,
+    "triu": lambda x, k: np.triu(x, k),
+    "tril": lambda x, k: np.tril(x, k),
     "diagonal": lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
-    "slice": lambda x, starts, limits, strides: x[tuple(map(slice, starts, limits, strides))], "update_slice": _update_slice,
-    "dynamic_slice": _dynamic, "dynamic_update_slice": lambda x, update, *starts: _update_slice(x, update, [int(s) for s in starts], [1] * x.ndim),
-    "take": lambda x, indices, axis, mode: np.take(x, indices, axis=axis, mode=mode), "take_along_axis": lambda x, i, axis: np.take_along_axis(x, i, axis),
-    "index": lambda x, *indices, axes, mode="clip": x[_key(x, indices, axes)], "index_put": _index_put, "scatter": _scatter, "segment_sum": _segment_sum,
+    "slice": lambda x, starts, limits, strides: x[tuple(map(slice, starts, limits, strides))],
+    "update_slice": _update_slice,
+    "dynamic_slice": _dynamic,
+    "dynamic_update_slice": lambda x, update, *starts: _update_slice(x, update, [int(s) for s in starts], [1] * x.ndim),
+    "take": lambda x, indices, axis, mode: np.take(x, indices, axis=axis, mode=mode),
+    "take_along_axis": lambda x, i, axis: np.take_along_axis(x, i, axis),
+    "index": lambda x, *indices, axes, mode="clip": x[_key(x, indices, axes)],
+    "index_put": _index_put,
+    "scatter": _scatter,
+    "segment_sum": _segment_sum,
     "one_hot": lambda i, depth, dtype: (i[..., None] == np.arange(depth)).astype(dtype),
     "dot_general": lambda x, y, contract, batch: np.einsum("ij,kj->ik" if x.ndim == 2 else "bij,bjk->bik", x, y).astype(x.dtype),
-    "einsum": lambda *xs, equation: np.einsum(equation, *xs), "cholesky": np.linalg.cholesky, "solve": np.linalg.solve, "inv": np.linalg.inv,
-    "det": np.linalg.det, "slogdet": lambda x: tuple(np.linalg.slogdet(x)),
-    "sort": _sorted, "argsort": _argsort, "sort_with_indices": lambda x, **kw: (_sorted(x, **kw), _argsort(x, **kw)),
-    "topk": lambda x, k, axis, largest: tuple(np.take(a, np.arange(k), axis=axis) for a in (_sorted(x, axis, largest, True), _argsort(x, axis, largest, True))),
+    "einsum": lambda *xs, equation: np.einsum(equation, *xs),
+    "cholesky": np.linalg.cholesky,
+    "solve": np.linalg.solve,
+    "inv": np.linalg.inv,
+    "det": np.linalg.det,
+    "slogdet": lambda x: tuple(np.linalg.slogdet(x)),
+    "sort": _sorted,
+    "argsort": _argsort,
+    "sort_with_indices": lambda x, **kw: (_sorted(x, **kw), _argsort(x, **kw)),
+    "topk": _topk,
     "searchsorted": lambda a, v, side: np.searchsorted(a, v, side),
-    "full": lambda value, dims: np.full(dims, value), "eye": lambda n, m, k, dtype: np.eye(n, m, k, dtype),
-    "iota": lambda dims, axis, dtype: np.broadcast_to(np.arange(dims[axis]).reshape([-1 if a == axis else 1 for a in range(len(dims))]), dims).astype(dtype),
-    "softmax": _softmax, "log_softmax": lambda x, axis: np.log(_softmax(x.astype(np.float64), axis)).astype(x.dtype),
-    "max_pool": _max_pool, "avg_pool": _avg_pool,
-}  # fmt: skip
+    "full": lambda value, dims: np.full(dims, value),
+    "eye": lambda n, m, k, dtype: np.eye(n, m, k, dtype),
+    "iota": lambda dims, axis, dtype: np.indices(dims)[axis].astype(dtype),
+    "softmax": _softmax,
+    "log_softmax": lambda x, axis: np.log(_softmax(x.astype(np.float64), axis)).astype(x.dtype),
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+}

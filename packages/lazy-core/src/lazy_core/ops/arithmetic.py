@@ -68,7 +68,7 @@ def sign(x: Any) -> Any:
 
 @op(samples=unary_samples(), dtypes=NUMBER)
 def square(x: Any) -> Any:
-    """X * x: number[*dims] -> the same.  XLA: Multiply.
+    """Elementwise x * x: number[*dims] -> the same.  XLA: Multiply.
 
     Raises:
         DtypeError: x is bool.
@@ -104,7 +104,7 @@ def ceil(x: Any) -> Any:
 
 @op(samples=unary_samples(), dtypes=REAL + BOOL)
 def trunc(x: Any) -> Any:
-    """X without its fraction, sign of zero kept; integers as they are: real[*dims] -> the same.  XLA: Floor, Ceil, Select."""
+    """Elementwise x without its fraction, sign of zero kept; integers as they are: real[*dims] -> the same.  XLA: Floor, Ceil, Select."""
     return x if kind(x) in "biu" else lax.select(lax.lt(x, like(x, 0)), lax.ceil(x), lax.floor(x))
 
 
@@ -157,7 +157,7 @@ def signbit(x: Any) -> Any:
 
 @op(samples=unary_samples(), dtypes=ANY)
 def logical_not(x: Any) -> Any:
-    """X == 0: dtype[*dims] -> pred[*dims].  XLA: Compare, or Not."""
+    """Elementwise x == 0: dtype[*dims] -> pred[*dims].  XLA: Compare, or Not."""
     return lax.bitwise_not(x) if kind(x) == "b" else lax.eq(x, like(x, 0))
 
 
@@ -204,7 +204,7 @@ def _in_f32(x: Any) -> Any:
 
 @op(samples=unary_samples(), dtypes=FLOAT)
 def silu(x: Any) -> Any:
-    """X * sigmoid(x): float[*dims] -> the same; 16-bit floats in 32 bits.  XLA: Logistic, Multiply.
+    """Elementwise x * sigmoid(x): float[*dims] -> the same; 16-bit floats in 32 bits.  XLA: Logistic, Multiply.
 
     Raises:
         DtypeError: x is not float.
@@ -240,7 +240,7 @@ def _gelu_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]
 
 @op(samples=_gelu_samples, dtypes=FLOAT)
 def gelu(x: Any, *, approximate: bool) -> Any:
-    """X times the normal distribution function of x: float[*dims] -> the same; 16-bit floats in 32 bits.
+    """Elementwise x times the normal distribution function of x: float[*dims] -> the same; 16-bit floats in 32 bits.
 
     Attributes: approximate, by tanh of a cubic instead of erf.  XLA: Erf or Tanh, Multiply.
 

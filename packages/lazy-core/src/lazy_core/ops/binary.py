@@ -39,21 +39,26 @@ def _wide(x: Any, y: Any) -> tuple[Any, Any]:
     return lax.convert_element_type(x, np.float32), lax.convert_element_type(y, np.float32)
 
 
+def _scalar_last(x: Any, y: Any) -> tuple[Any, Any]:
+    """Operands of a commutative operation in one order: libraries differ in what `2 * x` records, and one graph should be one program."""
+    return (y, x) if x.ndim == 0 < y.ndim else (x, y)
+
+
 @op(samples=binary_samples(), dtypes=ANY)
 def add(x: Any, y: Any) -> Any:
-    """X + y; integers wrap, bools or: dtype[*dims], dtype[*dims] -> dtype[*dims].  XLA: Add.
+    """Elementwise x + y; integers wrap, bools or: dtype[*dims], dtype[*dims] -> dtype[*dims].  XLA: Add.
 
     Raises:
         DtypeError: the dtypes differ.
         ShapeError: the dims cannot be broadcast.
     """
-    x, y = operands("add", x, y)
+    x, y = operands("add", *_scalar_last(x, y))
     return lax.bitwise_or(x, y) if kind(x) == "b" else lax.add(x, y)
 
 
 @op(samples=binary_samples(), dtypes=NUMBER)
 def sub(x: Any, y: Any) -> Any:
-    """X - y; integers wrap: number[*dims], number[*dims] -> number[*dims].  XLA: Subtract.
+    """Elementwise x - y; integers wrap: number[*dims], number[*dims] -> number[*dims].  XLA: Subtract.
 
     Raises:
         DtypeError: the dtypes differ, or are bool.
@@ -65,19 +70,19 @@ def sub(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def mul(x: Any, y: Any) -> Any:
-    """X * y; integers wrap, bools and: dtype[*dims], dtype[*dims] -> dtype[*dims].  XLA: Multiply.
+    """Elementwise x * y; integers wrap, bools and: dtype[*dims], dtype[*dims] -> dtype[*dims].  XLA: Multiply.
 
     Raises:
         DtypeError: the dtypes differ.
         ShapeError: the dims cannot be broadcast.
     """
-    x, y = operands("mul", x, y)
+    x, y = operands("mul", *_scalar_last(x, y))
     return lax.bitwise_and(x, y) if kind(x) == "b" else lax.mul(x, y)
 
 
 @op(samples=binary_samples(0.5, 4), dtypes=FLOAT + COMPLEX)
 def div(x: Any, y: Any) -> Any:
-    """X / y: float or complex[*dims], the same -> the same.  XLA: Divide.
+    """Elementwise x / y: float or complex[*dims], the same -> the same.  XLA: Divide.
 
     Raises:
         DtypeError: the dtypes differ, or are not float or complex.
@@ -133,7 +138,7 @@ def floor_div(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=REAL)
 def remainder(x: Any, y: Any) -> Any:
-    """X - floor(x / y) y, with the sign of y, as Python's %; integers by zero give 0: real[*dims], real[*dims] -> real[*dims].
+    """Elementwise x - floor(x / y) y, with the sign of y, as Python's %; integers by zero give 0: real[*dims], real[*dims] -> real[*dims].
 
     XLA: Remainder, Select.
 
@@ -175,7 +180,7 @@ def trunc_div(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=REAL)
 def fmod(x: Any, y: Any) -> Any:
-    """X - trunc(x / y) y, with the sign of x, as C's fmod; integers by zero give 0: real[*dims], real[*dims] -> real[*dims].
+    """Elementwise x - trunc(x / y) y, with the sign of x, as C's fmod; integers by zero give 0: real[*dims], real[*dims] -> real[*dims].
 
     XLA: Remainder.
 
@@ -203,9 +208,10 @@ def _pow_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
 
 @op(samples=_pow_samples, dtypes=NUMBER, name="pow")
 def pow_(x: Any, y: Any) -> Any:
-    """X to the power of y; integers wrap, and their exponents must not be negative: number[*dims], number[*dims] -> number[*dims].
+    """Elementwise x to the power of y: number[*dims], number[*dims] -> number[*dims].
 
-    The constant exponents -1, 0.5, 1, 2 and 3 become divisions, roots and products.  XLA: Power, or a loop of products.
+    Integers wrap, and their exponents must not be negative.  The constant exponents -1, 0.5, 1, 2 and 3 become divisions, roots and
+    products.  XLA: Power, or a loop of products.
 
     Raises:
         DtypeError: the dtypes differ, or are bool.
@@ -344,7 +350,7 @@ def fmin(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=FLOAT)
 def copysign(x: Any, y: Any) -> Any:
-    """X with the sign bit of y: float[*dims], float[*dims] -> float[*dims].  XLA: BitcastConvert, Negate, Select.
+    """Elementwise x with the sign bit of y: float[*dims], float[*dims] -> float[*dims].  XLA: BitcastConvert, Negate, Select.
 
     Raises:
         DtypeError: the dtypes differ, or are not float.
@@ -371,7 +377,7 @@ def nextafter(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=INT + BOOL)
 def bitwise_and(x: Any, y: Any) -> Any:
-    """X & y: integer or bool[*dims], the same -> the same.  XLA: And.
+    """Elementwise x & y: integer or bool[*dims], the same -> the same.  XLA: And.
 
     Raises:
         DtypeError: the dtypes differ, or are float or complex.
@@ -382,7 +388,7 @@ def bitwise_and(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=INT + BOOL)
 def bitwise_or(x: Any, y: Any) -> Any:
-    """X | y: integer or bool[*dims], the same -> the same.  XLA: Or.
+    """Elementwise x | y: integer or bool[*dims], the same -> the same.  XLA: Or.
 
     Raises:
         DtypeError: the dtypes differ, or are float or complex.
@@ -393,7 +399,7 @@ def bitwise_or(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=INT + BOOL)
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """X ^ y: integer or bool[*dims], the same -> the same.  XLA: Xor.
+    """Elementwise x ^ y: integer or bool[*dims], the same -> the same.  XLA: Xor.
 
     Raises:
         DtypeError: the dtypes differ, or are float or complex.
@@ -409,7 +415,7 @@ def _shift_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample
 
 @op(samples=_shift_samples, dtypes=INT)
 def shift_left(x: Any, y: Any) -> Any:
-    """X << y, zero past the width: integer[*dims], integer[*dims] -> integer[*dims].  XLA: ShiftLeft.
+    """Elementwise x << y, zero past the width: integer[*dims], integer[*dims] -> integer[*dims].  XLA: ShiftLeft.
 
     Raises:
         DtypeError: the dtypes differ, or are not integers.
@@ -420,7 +426,9 @@ def shift_left(x: Any, y: Any) -> Any:
 
 @op(samples=_shift_samples, dtypes=INT)
 def shift_right(x: Any, y: Any) -> Any:
-    """X >> y, filled with the sign: integer[*dims], integer[*dims] -> integer[*dims].  XLA: ShiftRightArithmetic, ShiftRightLogical.
+    """Elementwise x >> y, filled with the sign: integer[*dims], integer[*dims] -> integer[*dims].
+
+    XLA: ShiftRightArithmetic, ShiftRightLogical.
 
     Raises:
         DtypeError: the dtypes differ, or are not integers.

@@ -27,7 +27,7 @@ def _ordered(name: str, compare: Callable[[Any, Any], Any], strict: Callable[[An
 
 @op(samples=binary_samples(), dtypes=ANY)
 def eq(x: Any, y: Any) -> Any:
-    """X == y: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x == y: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -38,7 +38,7 @@ def eq(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def ne(x: Any, y: Any) -> Any:
-    """X != y, true of NaN: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x != y, true of NaN: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -49,7 +49,7 @@ def ne(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def lt(x: Any, y: Any) -> Any:
-    """X < y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x < y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -60,7 +60,7 @@ def lt(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def le(x: Any, y: Any) -> Any:
-    """X <= y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x <= y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -71,7 +71,7 @@ def le(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def gt(x: Any, y: Any) -> Any:
-    """X > y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x > y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -82,7 +82,7 @@ def gt(x: Any, y: Any) -> Any:
 
 @op(samples=binary_samples(), dtypes=ANY)
 def ge(x: Any, y: Any) -> Any:
-    """X >= y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
+    """Elementwise x >= y; complex numbers in lexicographic order: dtype[*dims], dtype[*dims] -> pred[*dims].  XLA: Compare.
 
     Raises:
         DtypeError: the dtypes differ.
@@ -95,7 +95,7 @@ def ge(x: Any, y: Any) -> Any:
 
 
 def truth(x: Any) -> Any:
-    """X != 0, of any dtype; NaN is true."""
+    """Elementwise x != 0, of any dtype; NaN is true."""
     return x if kind(x) == "b" else lax.ne(x, like(x, 0))
 
 
@@ -139,7 +139,7 @@ def _where_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample
 
 @op(samples=_where_samples)
 def where(pred: Any, x: Any, y: Any) -> Any:
-    """X where pred is true, else y: pred[*dims], dtype[*dims], dtype[*dims] -> dtype[*dims], all broadcast.  XLA: Select.
+    """Elementwise x where pred is true, else y: pred[*dims], dtype[*dims], dtype[*dims] -> dtype[*dims], all broadcast.  XLA: Select.
 
     Raises:
         DtypeError: pred is not bool, or the dtypes of x and y differ.

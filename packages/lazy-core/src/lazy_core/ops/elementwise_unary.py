@@ -17,7 +17,7 @@ from .registry import COMPLEX, FLOAT, op, unary_samples
 
 @op(samples=unary_samples(-4, 4), dtypes=FLOAT + COMPLEX)
 def exp(x: Any) -> Any:
-    """E to the power of x: float or complex[*dims] -> the same.  XLA: Exp.
+    """The exponential, e to the power of x: float or complex[*dims] -> the same.  XLA: Exp.
 
     Raises:
         DtypeError: x is not float or complex.
@@ -245,7 +245,7 @@ def erfinv(x: Any) -> Any:
     return lax.erf_inv(x)
 
 
-@op(samples=unary_samples(0.1, 8), dtypes=FLOAT)
+@op(samples=unary_samples(0.1, 8, special=False), dtypes=FLOAT)
 def lgamma(x: Any) -> Any:
     """The logarithm of |gamma(x)|: float[*dims] -> the same.  XLA: Lgamma.
 
@@ -255,7 +255,7 @@ def lgamma(x: Any) -> Any:
     return lax.lgamma(x)
 
 
-@op(samples=unary_samples(0.1, 8), dtypes=FLOAT)
+@op(samples=unary_samples(0.1, 8, special=False), dtypes=FLOAT)
 def digamma(x: Any) -> Any:
     """The derivative of lgamma: float[*dims] -> the same.  XLA: Digamma.
 

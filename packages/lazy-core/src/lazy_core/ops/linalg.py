@@ -227,7 +227,7 @@ def _solve_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample
 
 @op(samples=_solve_samples, dtypes=_LAPACK)
 def solve(a: Any, b: Any) -> Any:
-    """X with a x = b: f32[..,n,n], f32[n] or f32[..,n,k] -> the dims of b, leading dims broadcast; infinite or NaN if a is singular.
+    """The x with a x = b: f32[..,n,n], f32[n] or f32[..,n,k] -> the dims of b, leading dims broadcast; infinite or NaN if a is singular.
 
     XLA: a call of LAPACK's getrf, TriangularSolve.
 
@@ -250,7 +250,7 @@ def _triangular_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[S
 
 @op(samples=_triangular_samples, dtypes=_LAPACK)
 def triangular_solve(a: Any, b: Any, *, lower: bool, unit: bool, transpose: bool) -> Any:
-    """X with a x = b, reading one triangle of a: f32[..,n,n], f32[..,n,k] -> f32[..,n,k].
+    """The x with a x = b, reading one triangle of a: f32[..,n,n], f32[..,n,k] -> f32[..,n,k].
 
     Attributes: lower, which triangle; unit, its diagonal counts as ones; transpose, solve with a's transpose.  XLA: TriangularSolve.
 

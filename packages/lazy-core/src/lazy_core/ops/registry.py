@@ -320,14 +320,14 @@ def numbers(rng: np.random.Generator, dims: tuple[int, ...], dtype: Any, low: fl
     """Random numbers of any dtype between two bounds (clipped at zero for unsigned dtypes)."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
-        return rng.integers(0, 2, dims).astype(bool)
+        return np.asarray(rng.integers(0, 2, dims), bool)
     if dtype.kind == "u":
         low = max(low, 0.0)
     if dtype.kind in "iu":
-        return rng.integers(int(np.ceil(low)), int(np.floor(high)) + 1, dims).astype(dtype)
+        return np.asarray(rng.integers(int(np.ceil(low)), int(np.floor(high)) + 1, dims), dtype)
     if dtype.kind == "c":
-        return (rng.uniform(low, high, dims) + 1j * rng.uniform(low, high, dims)).astype(dtype)
-    return rng.uniform(low, high, dims).astype(dtype)
+        return np.asarray(rng.uniform(low, high, dims) + 1j * rng.uniform(low, high, dims), dtype)
+    return np.asarray(rng.uniform(low, high, dims), dtype)
 
 
 def unary_samples(low: float = -4.0, high: float = 4.0, special: bool = True) -> Samples:

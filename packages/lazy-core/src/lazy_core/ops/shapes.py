@@ -59,7 +59,7 @@ def reshape(x: Any, *, dims: Dims) -> Any:
 
 @op(samples=_one(((3, 4), {"perm": (1, 0)}), ((2, 3, 4), {"perm": (2, 0, 1)}), ((), {"perm": ()})))
 def transpose(x: Any, *, perm: Dims) -> Any:
-    """The dims in another order, dim i of the result being dim perm[i]: dtype[*dims] -> dtype[*permuted].  XLA: Transpose.
+    """The dims in another order, dim i of the result being dim perm[i]: dtype[*dims] -> dtype[*permuted].  XLA: Transpose, Reshape.
 
     Attributes: perm, each dim once.
 
@@ -69,6 +69,8 @@ def transpose(x: Any, *, perm: Dims) -> Any:
     found = axes_of("transpose", perm, x.ndim)
     if len(found) != x.ndim:
         raise ShapeError(f"transpose({describe(x)}) with perm {tuple(perm)}: expected each of {x.ndim} dims once")
+    if [a for a in found if x.shape[a] != 1] == [a for a in range(x.ndim) if x.shape[a] != 1]:
+        return lax.reshape(x, tuple(x.shape[a] for a in found))  # only ones have moved: the elements stay where they are
     return lax.transpose(x, found)
 
 
