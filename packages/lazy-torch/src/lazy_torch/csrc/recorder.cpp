@@ -621,6 +621,16 @@ void upload_cpu_indices(const Op& op, Stack* stack) {
   }
 }
 
+// Products and the like are handed tensors whose conjugation or negation is still to be carried out.
+void resolve_bits(const Op& op, Stack* stack) {
+  for (int i = 0; i < op.nargs; i++) {
+    IValue& v = *(stack->end() - op.nargs + i);
+    if (!v.isTensor() || op.args[i].write) continue;
+    const at::Tensor& t = v.toTensor();
+    if (C10_UNLIKELY(t.defined() && (t.is_conj() || t.is_neg()))) v = t.resolve_conj().resolve_neg();
+  }
+}
+
 void check_devices(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& args = op.schema().arguments();
   for (size_t i = 0; i < args.size(); i++) {
@@ -663,6 +673,7 @@ struct Kernel final : c10::OperatorKernel {
       if (C10_UNLIKELY(state().due.load(std::memory_order_relaxed)) && !op.is_zero) cut(state().due.load());
       if (C10_UNLIKELY(op.cpu_indices)) upload_cpu_indices(op, stack);
       const bool lazy_bits = op.is_clone && ((stack->end() - op.nargs)->toTensor().is_conj() || (stack->end() - op.nargs)->toTensor().is_neg());
+      if (!lazy_bits) resolve_bits(op, stack);
       if (!lazy_bits && record(op, stack)) return;
     }
     if (op.composite) return handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
