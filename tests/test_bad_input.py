@@ -1,4 +1,4 @@
-"""Bad input to the core: an error of a fitting type, with the values in it, at the line that is wrong; and the trace stays usable after it."""
+"""Bad input to the core: an error of a fitting type at the line that is wrong, with the values in it; the trace stays usable after it."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,10 @@ def test_errors_are_of_one_tree():
         assert issubclass(error, LazyError)
 
 
-@pytest.mark.parametrize("array", [np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]"), np.zeros(2, "f4,i4"), np.zeros(2, np.longdouble)])
+FOREIGN = (np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]"), np.zeros(2, "f4,i4"), np.zeros(2, np.longdouble))
+
+
+@pytest.mark.parametrize("array", FOREIGN, ids=lambda a: str(a.dtype))
 def test_dtype_without_a_counterpart_is_refused(array):
     """Strings, objects, dates, records and long doubles do not exist on the device."""
     with pytest.raises(TypeError, match="does not exist on the device"):
