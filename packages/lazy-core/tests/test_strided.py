@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lazy_core import values
+from lazy_core.ir import post_order
 from lazy_core.ops.strided import strided_read, strided_write
+from lazy_core.storage import Layout, Storage
 
 READ, WRITE = strided_read.fn, strided_write.fn
 
@@ -114,6 +117,42 @@ def test_write_equals_assigning_each_element_in_c_order(case):
     base, _ = base_of(layout)
     update = -1 - np.arange(math.prod(view[0]), dtype=np.int32).reshape(view[0])
     np.testing.assert_array_equal(np.asarray(WRITE(base, update, layout=layout, view=view)), written(layout, view, update))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_sequences_of_writes_and_reads_see_what_was_written(data):
+    layout = data.draw(layouts())
+    count = math.prod(layout[0])
+    base, flat = base_of(layout)
+    storage = Storage(values.from_host(base), Layout.of(*layout))
+    options = [layout, *[data.draw(st.one_of(raw_views(count), chained_views(layout), chained_views(layout))) for _ in range(3)]]
+    reads = []
+    for step in range(data.draw(st.integers(1, 8))):
+        view = data.draw(st.sampled_from(options))
+        if data.draw(st.booleans()):
+            update = -100 * (step + 1) - np.arange(math.prod(view[0]), dtype=np.int32).reshape(view[0])
+            storage.write(Layout.of(*view), values.from_host(update))
+            for index in itertools.product(*map(range, view[0])):
+                flat[view[2] + sum(i * s for i, s in zip(index, view[1], strict=True))] = update[index]
+        else:
+            reads.append((storage.read(Layout.of(*view)), np.array(viewed(flat, view))))
+    for got, want in reads:
+        np.testing.assert_array_equal(values.to_host(got), want)
+    whole = values.to_host(storage.read(Layout.of(*layout)))
+    np.testing.assert_array_equal(whole, viewed(flat, layout))
+
+
+def test_a_loop_of_writes_to_one_region_is_as_deep_as_one():
+    storage = Storage(values.from_host(np.zeros((6, 6))))
+    inner, edge = Layout.of((4, 4), (6, 1), 7), Layout.of((6,), (1,), 0)
+    for k in range(5):
+        storage.write(inner, values.from_host(np.full((4, 4), float(k))))
+        storage.write(edge, values.from_host(np.full(6, -float(k))))
+    writes = [n for n in post_order([storage.value.expr]) if getattr(n, "op", None) is strided_write]
+    assert len(writes) == 2
+    assert storage.read(inner).expr.node is None
+    assert values.to_host(storage.value)[0, 0] == -4.0
 
 
 COMMON = {

@@ -81,12 +81,6 @@ class Layout:
             step *= max(sizes[axis], 1)
         return Layout.of(sizes, strides, 0)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Layout) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Layout.of, self.key
 

@@ -184,6 +184,11 @@ class Trace:
             if not all(isinstance(p, Expr) for p in parts):
                 raise LazyError(f"composite {target.name} returned {result!r}; it must return expressions")
             return parts if isinstance(result, (tuple, list)) else parts[0]
+        if target.rewrite is not None:
+            better = target.rewrite(exprs, attrs)
+            if isinstance(better, Expr):
+                return better
+            exprs = better
         shapes, multiple = target.infer(tuple([e.shape for e in exprs]), attrs)
         node = Node(target, exprs, attrs, events.user_site())
         node.outputs = tuple([Expr(shape, node, i) for i, shape in enumerate(shapes)])

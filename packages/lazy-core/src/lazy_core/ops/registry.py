@@ -95,16 +95,19 @@ class Op:
         samples: see `Sample`; called with a dtype and a random generator.
         dtypes: the dtypes that samples can be made for.
         attr_names: the names of its static attributes.
+        rewrite: None, or what looks at the expressions that the operation is being recorded on, once for each key: it returns an expression
+            that is the result already, or the operands to record it on instead.
     """
 
-    __slots__ = ("__weakref__", "_inferred", "attr_names", "defaults", "doc", "dtypes", "family", "fn", "name", "samples")
+    __slots__ = ("__weakref__", "_inferred", "attr_names", "defaults", "doc", "dtypes", "family", "fn", "name", "rewrite", "samples")
 
-    def __init__(self, name: str, fn: Callable[..., Any], samples: Samples | None = None, dtypes: Dtypes = ANY) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any], samples: Samples | None = None, dtypes: Dtypes = ANY, raw: bool = False) -> None:
         self.name = name
-        self.fn = _with_arrays(fn)
+        self.fn = fn if raw else _with_arrays(fn)
         self.family = fn.__module__.rpartition(".")[2]
         self.doc = inspect.getdoc(fn) or ""
         self.samples = samples
+        self.rewrite: Callable[[tuple[Expr, ...], Attrs], Expr | tuple[Expr, ...]] | None = None
         self.dtypes = dtypes
         keyword = [p for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]
         self.attr_names = tuple(p.name for p in keyword)
@@ -193,7 +196,7 @@ def abstract(dims: Sequence[int], dtype: Any) -> Any:
 REGISTRY: dict[str, Op] = {}
 
 
-def op(*, samples: Samples, dtypes: Dtypes = ANY, name: str | None = None) -> Callable[[Callable[..., Any]], Op]:
+def op(*, samples: Samples, dtypes: Dtypes = ANY, name: str | None = None, raw: bool = False) -> Callable[[Callable[..., Any]], Op]:
     """Turn a function into a registered operation.
 
     Positional parameters are values, keyword-only parameters are static attributes.
@@ -202,6 +205,7 @@ def op(*, samples: Samples, dtypes: Dtypes = ANY, name: str | None = None) -> Ca
         samples: makes test inputs for a dtype.
         dtypes: the dtypes that samples can be made for.
         name: the registered name where it cannot be the function's own.
+        raw: constants of the graph arrive as NumPy scalars, for an operation that lowers some of them specially.
 
     Raises:
         ValueError: the name is taken, or the function has no docstring.
@@ -213,7 +217,7 @@ def op(*, samples: Samples, dtypes: Dtypes = ANY, name: str | None = None) -> Ca
             raise ValueError(f"two operations are named {chosen!r}: in {REGISTRY[chosen].family} and in {fn.__module__}")
         if not fn.__doc__:
             raise ValueError(f"operation {chosen!r} has no docstring")
-        REGISTRY[chosen] = Op(chosen, fn, samples, dtypes)
+        REGISTRY[chosen] = Op(chosen, fn, samples, dtypes, raw)
         return REGISTRY[chosen]
 
     return register

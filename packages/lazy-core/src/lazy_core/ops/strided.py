@@ -5,7 +5,7 @@ against the dimensions of the base itself (slices with steps); else against a mi
 only windows that overlap are gathered.  Writes are the transpose of the read plan: the update is padded back to the storage and selected,
 which XLA fuses into one pass, or, where it is small, put in place by dynamic-update-slice.
 
-Layouts and views are plain nested tuples `(sizes, strides, offset)`, counted in elements.  May import `ops.registry` and jax's lax only.
+Layouts and views are plain nested tuples `(sizes, strides, offset)`, counted in elements.  May import `ops.registry`, `ir` and jax's lax only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from ..ir import Attrs, Expr
 from .registry import Sample, op
 
 Dims = tuple[int, ...]
@@ -421,6 +422,79 @@ def _select(base: Any, update: Any, steps: tuple[Step, ...]) -> Any:
     return lax.select(_backward(lax.full(update.shape, True, np.dtype(bool)), steps), placed, base)
 
 
+# ------------------------------------------------------------------ what need not be recorded
+
+_LOOK_BACK = 16
+
+
+@lru_cache(maxsize=8192)
+def _box(layout: View, view: View) -> tuple[tuple[int, int], ...] | None:
+    """The ranges along the base's own dims that a view stays in; None where it is cut across them."""
+    steps = plan(layout, view).steps
+    if steps is None or 0 in view[0]:
+        return None
+    if steps and steps[0].kind == "slice" and steps[0].before == layout[0]:
+        return tuple(zip(steps[0].args[0], steps[0].args[1], strict=True))
+    return None
+
+
+def _apart(layout: View, one: View, other: View) -> bool:
+    """Whether two views surely share no element."""
+    a, b = _box(layout, one), _box(layout, other)
+    return a is not None and b is not None and any(hi <= lo_ or hi_ <= lo for (lo, hi), (lo_, hi_) in zip(a, b, strict=True))
+
+
+def _write_below(expr: Expr, layout: View) -> tuple[Expr, Expr, View] | None:
+    """The base, update and view of the write that made this expression, if one with this layout did."""
+    node = expr.node
+    if node is None or node.op is not strided_write or node.attrs.kwargs["layout"] != layout:
+        return None
+    return node.inputs[0], node.inputs[1], node.attrs.kwargs["view"]
+
+
+def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
+    """A read of what has just been written is the update; one of other elements looks below the write."""
+    layout, view = attributes.kwargs["layout"], attributes.kwargs["view"]
+    base = exprs[0]
+    if view == layout:
+        return base
+    for _ in range(_LOOK_BACK):
+        below = _write_below(base, layout)
+        if below is None:
+            break
+        if below[2] == view:
+            if plan(layout, view).steps is None or 0 in view[1]:  # an element that is shown twice is the last one written
+                break
+            return below[1]
+        if not _apart(layout, below[2], view):
+            break
+        base = below[0]
+    return (base,)
+
+
+def _rewrite_write(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
+    """A write makes an earlier one to the same elements needless, if what lies between shares none with it.
+
+    A loop of writes to one region is then as deep as one write, which matters because XLA recomputes a chain of selects in each of its readers.
+    """
+    layout, view = attributes.kwargs["layout"], attributes.kwargs["view"]
+    between: list[tuple[Expr, View]] = []
+    base = exprs[0]
+    for _ in range(_LOOK_BACK):
+        below = _write_below(base, layout)
+        if below is None:
+            break
+        base, update, other = below
+        if other == view:
+            for kept, where in reversed(between):
+                base = strided_write(base, kept, layout=layout, view=where)
+            return base, exprs[1]
+        if not _apart(layout, other, view):
+            break
+        between.append((update, other))
+    return exprs
+
+
 def _stack_axis(layout: View, view: View) -> int | None:
     """The shortest dim along which the view is a few views that have plans of their own."""
     sizes, strides, _ = view
@@ -446,3 +520,7 @@ def _write_overlapping(base: Any, update: Any, layout: View, view: View) -> Any:
     np.maximum.at(winner, where.ravel(), np.arange(update.size, dtype=winner.dtype))
     picked = lax.reshape(update, (update.size,)).at[np.maximum(winner, 0)].get(mode="promise_in_bounds")
     return _unflat(lax.select(jnp.asarray(winner >= 0), picked, _flat(base, layout)), layout)
+
+
+strided_read.rewrite = _rewrite_read
+strided_write.rewrite = _rewrite_write
