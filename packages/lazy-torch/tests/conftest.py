@@ -1,0 +1,20 @@
+"""Fixtures of lazy-torch's tests: the device is built once, the report is fresh in every test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import lazy_core
+import lazy_torch
+
+
+@pytest.fixture(autouse=True)
+def fresh_report() -> Iterator[None]:
+    """Counters count from zero, and nothing pending leaks into the next test."""
+    assert lazy_torch.__version__
+    lazy_core.barrier()
+    lazy_core.reset_report()
+    yield
+    lazy_core.barrier()
