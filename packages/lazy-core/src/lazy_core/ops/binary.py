@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 
 from ..errors import DtypeError
 from .arithmetic import kind, like, negative_bit
@@ -206,7 +206,7 @@ def _pow_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
     yield Sample((numbers(rng, (3,), dtype), np.array(2, dtype)), {})
 
 
-@op(samples=_pow_samples, dtypes=NUMBER, name="pow")
+@op(samples=_pow_samples, dtypes=NUMBER, name="pow", raw=True)
 def pow_(x: Any, y: Any) -> Any:
     """Elementwise x to the power of y: number[*dims], number[*dims] -> number[*dims].
 
@@ -217,7 +217,8 @@ def pow_(x: Any, y: Any) -> Any:
         DtypeError: the dtypes differ, or are bool.
         ShapeError: the dims cannot be broadcast.
     """
-    constant = y.item() if y.ndim == 0 and not isinstance(y, jax.core.Tracer) else None
+    constant = y.item() if isinstance(y, np.generic) else None
+    x, y = jnp.asarray(x), jnp.asarray(y)
     x, y = operands("pow", x, y, "iufc")
     if constant == 2:
         return lax.mul(x, x)
