@@ -124,6 +124,24 @@ def test_a_custom_loop_compiles_two_programs_and_reads_nothing():
         assert float(losses[-1]) < float(losses[0])
 
 
+def test_a_loop_without_barriers_is_cut_once_a_step():
+    with lazy_tf.device():
+        keras.utils.set_random_seed(0)
+        model, (x, y), _, _ = mlp()
+        optimizer, loss_of = keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy()
+        losses = []
+        lazy_core.barrier()
+        lazy_core.reset_report()
+        for _ in range(12):
+            with tf.GradientTape() as tape:
+                loss = loss_of(y, model(x, training=True))
+            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+            losses.append(loss)
+        counters = lazy_core.report().counters
+        assert 9 <= counters["barriers"] <= 12 and counters["compiles"] <= 2, counters
+        assert float(losses[-1]) < float(losses[0])
+
+
 def test_a_changing_learning_rate_does_not_recompile():
     with lazy_tf.device():
         v = tf.Variable(np.ones((4, 3), "f"))

@@ -57,6 +57,24 @@ def test_slicing_like_numpy(no_fallback):
     np.testing.assert_array_equal(x[tf.constant(2)].numpy(), X[2])
 
 
+@pytest.mark.parametrize(
+    "cut", [lambda z, i: z[i : i + 5], lambda z, i: z[i], lambda z, i: tf.slice(z, [i, 1], [3, 2]), lambda z, i: z * i]
+)
+def test_changing_whole_numbers_do_not_recompile(no_fallback, cut):
+    data = RNG.standard_normal((100, 4)).astype("f")
+    z = tf.constant(data) * 1
+    for i in range(10):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            y = tf.reduce_sum(cut(z, i) ** 2)
+        d = tape.gradient(y, z)
+        with tf.device("CPU:0"):
+            plain = tf.reduce_sum(cut(tf.constant(data), i) ** 2)
+        np.testing.assert_allclose(y.numpy(), plain.numpy(), rtol=1e-5)
+        assert d.shape == z.shape
+    assert counter("compiles") <= 3
+
+
 def test_casts(no_fallback):
     np.testing.assert_array_equal(tf.cast(tf.constant(X), tf.int64).numpy(), X.astype("int64"))
     assert tf.cast(tf.constant(X), tf.bfloat16).dtype == tf.bfloat16

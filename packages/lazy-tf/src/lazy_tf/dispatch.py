@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lazy_core import ir, trace, values
 from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, StrictError, UnsupportedError
 
@@ -29,7 +31,7 @@ Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
 class Plan:
     """How a lowering applies to one signature: which inputs are static and which are operands."""
 
-    __slots__ = ("attrs", "fixed", "hosts", "operands", "refused", "supported")
+    __slots__ = ("attrs", "fixed", "hosts", "lifted", "operands", "refused", "supported")
 
     def __init__(self, rule: mapping.Rule, signature: Signature) -> None:
         known = signature.values
@@ -52,25 +54,51 @@ class Plan:
         self.operands = tuple([i for i in range(total) if i not in taken])
         self.attrs: dict[Any, ir.Attrs] = {}
         self.refused: dict[Any, Any] = {}
+        self.lifted: dict[Any, Any] = {}
         self.supported = all(d in capi.NUMPY_DTYPES for d in signature.outputs)
 
-    def attributes(self, inputs: list[Any]) -> ir.Attrs:
-        """The static attributes for these inputs."""
-        statics = tuple(
+    def statics(self, inputs: list[Any]) -> tuple[Any, ...]:
+        """The contents of the inputs that must be known, as static data."""
+        return tuple(
             [
                 tuple([inputs[i].static() for i in range(start, start + count)]) if several else inputs[start].static()
                 for _, start, count, several in self.hosts
             ]
         )
+
+    def keywords(self, statics: tuple[Any, ...]) -> dict[str, Any]:
+        """The static keywords of the target."""
+        return {**self.fixed, **{host[0]: value for host, value in zip(self.hosts, statics, strict=True)}}
+
+    def attributes(self, inputs: list[Any]) -> ir.Attrs:
+        """The static attributes for these inputs."""
+        statics = self.statics(inputs) if self.hosts else ()
         key = ir.freeze(statics) if statics else ()
         found = self.attrs.get(key)
         if found is None:
-            made = dict(self.fixed)
-            made.update({host[0]: value for host, value in zip(self.hosts, statics, strict=True)})
-            found = self.attrs[key] = ir.attrs(**made)
+            if len(self.attrs) >= _PLAN_LIMIT:
+                self.attrs.clear()
+            found = self.attrs[key] = ir.attrs(**self.keywords(statics))
         return found
 
+    def lift(self, rule: mapping.Rule, inputs: list[Any]) -> tuple[Any, tuple[Any, ...], ir.Attrs] | None:
+        """The target, operands and attributes that keep whole numbers out of the program, or None."""
+        operand, statics = inputs[self.operands[0]], self.statics(inputs)
+        key = (operand.dims, ir.freeze(statics))
+        if key in self.lifted:
+            made = self.lifted[key]
+        else:
+            assert rule.lift is not None
+            raw = rule.lift(operand.dims, self.keywords(statics))
+            made = None if raw is None else (raw[0], tuple([ir.const(n, _INT64) for n in raw[1]]), ir.attrs(**raw[2]))
+            if len(self.lifted) >= _PLAN_LIMIT:
+                self.lifted.clear()
+            self.lifted[key] = made
+        return None if made is None else (made[0], (operand.operand(), *made[1]), made[2])
 
+
+_PLAN_LIMIT = 4096
+_INT64 = np.dtype(np.int64)
 _READS_VARIABLE = {"ResourceGather", "ResourceGatherNd"}
 
 
@@ -105,6 +133,9 @@ class Lowered:
                 return folded
         if self._check is not None:
             self._check(signature, inputs)
+        lifted = None if self._rule.lift is None else plan.lift(self._rule, inputs)
+        if lifted is not None:
+            return [of_value(_record(*lifted), signature.outputs[0])]
         attributes = plan.attributes(inputs) if plan.hosts else plan.attrs.get(()) or plan.attributes(inputs)
         if plan.refused:
             reason = plan.refused.get((attributes, tuple([e.dims for e in inputs])))

@@ -1,10 +1,10 @@
 """Barriers after a training step.
 
 Owns: noticing that a step has ended and choosing where to cut.  Optimisers of Keras 3, of tf_keras and of most custom loops count steps
-in an integer scalar variable; when it is reassigned from a pending value, a barrier falls due.  It is not cut there, where gradients and
-the tape still hold every intermediate value, which would all become outputs, but at the first later operation that finds most of the
-step's handles freed, or that asks `tf.data` for the next batch.  If that never happens nothing is cut here, and the core's own periods
-decide.  May import `tensor` and the core.
+in an integer scalar variable; when it is reassigned, a barrier falls due.  It is not cut there, where gradients and the tape still hold
+every intermediate value, which would all become outputs, but at the later operation that finds most of the step's handles freed, or
+that asks `tf.data` for the next batch.  How many are freed is learned from the step before, so a loop is cut at the same place every
+time.  May import `tensor` and the core.
 """
 
 from __future__ import annotations
@@ -30,28 +30,38 @@ class Stepper:
         self._epoch = -1
         self._base = 0  # handles when this trace began
         self._peak = 0  # handles when the step ended
+        self._freed = 0  # the most that were freed since
+        self._expected: int | None = None  # the most that were freed after the step before
         self._operations = 0
-
-    def begin(self) -> None:
-        """Called for every operation of a trace that this has not seen yet."""
-        self._epoch = self._trace.epoch
-        self._base = len(TABLE)
-        self._operations = 0
-        self.due = False
 
     def count(self) -> None:
         """Called for every operation that TensorFlow places on the device."""
         if self._epoch != self._trace.epoch:
-            self.begin()
+            self._epoch = self._trace.epoch
+            self._base = len(TABLE)
+            self._operations = 0
+            self.due = False
         self._operations += 1
-        if self.due and len(TABLE) - self._base <= (self._peak - self._base) // 2:
+        if self.due:
+            self._watch()
+
+    def _watch(self) -> None:
+        freed = self._peak - len(TABLE)
+        self._freed = max(self._freed, freed)
+        # What a garbage collector frees late must not delay the cut, so three quarters are enough.
+        wanted = (self._peak - self._base) // 2 if self._expected is None else 3 * self._expected // 4
+        if freed >= wanted:
             self.cut()
 
     def step_ended(self) -> None:
         """A step counter has been advanced."""
-        if self._operations >= SHORTEST and not self.due:
-            self.due = True
-            self._peak = len(TABLE)
+        if self._operations < SHORTEST:
+            return
+        if self.due:
+            self._expected = self._freed  # the last step was never cut: take what it freed at most
+        self.due = True
+        self._peak = len(TABLE)
+        self._freed = 0
 
     def cut(self) -> None:
         """Make the barrier that is due."""

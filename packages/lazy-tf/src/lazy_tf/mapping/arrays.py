@@ -6,6 +6,7 @@ Source: `gen_array_ops`; strided slices follow the masks of `tf.strided_slice`'s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from lazy_core import ir, ops
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
+from lazy_core.ops.registry import composite
 
 from .rules import like, lower
 
@@ -146,7 +148,44 @@ def _split_v(value: Expr, *, size_splits: tuple[int, ...], split_dim: Any, num_s
     return tuple([_cut(value, axis, edges[i], edges[i + 1]) for i in range(num_split)])
 
 
-@lower("Slice")
+@composite("tf.window")
+def _window(x: Expr, *starts: Expr, axes: tuple[int, ...], sizes: tuple[int, ...], dims: tuple[int, ...]) -> Expr:
+    """Cut `sizes` out of an operand from `starts` along `axes`, then reshape."""
+    zero = ir.const(0, np.dtype(np.int64))
+    given = dict(zip(axes, starts, strict=True))
+    return ops.reshape(ops.dynamic_slice(x, *[given.get(i, zero) for i in range(x.shape.ndim)], sizes=sizes), dims=dims)
+
+
+@composite("tf.window_gradient")
+def _window_gradient(dy: Expr, *starts: Expr, axes: tuple[int, ...], sizes: tuple[int, ...], dims: tuple[int, ...]) -> Expr:
+    """Put a gradient at `starts` along `axes` into zeros of `dims`."""
+    zero = ir.const(0, np.dtype(np.int64))
+    given = dict(zip(axes, starts, strict=True))
+    places = [given.get(i, zero) for i in range(len(dims))]
+    return ops.dynamic_update_slice(ops.full(like(dy, 0), dims=dims), ops.reshape(dy, dims=sizes), *places)
+
+
+Lifted = tuple[Any, tuple[int, ...], dict[str, Any]]
+
+
+def _lift(target: Any, dims: tuple[int, ...], starts: Any, sizes: Any, result: Any) -> Lifted | None:
+    axes = tuple([i for i, d in enumerate(dims) if sizes[i] != d])
+    if not axes or 0 in sizes:
+        return None
+    return target, tuple([starts[i] for i in axes]), {"axes": axes, "sizes": tuple(sizes), "dims": tuple(result)}
+
+
+def _lift_slice(dims: tuple[int, ...], static: Mapping[str, Any]) -> Lifted | None:
+    begin, size = static["begin"], static["size"]
+    if len(begin) != len(dims) or len(size) != len(dims):
+        return None
+    sizes = [d - b if s == -1 else s for b, s, d in zip(begin, size, dims, strict=True)]
+    if any(b < 0 or s < 0 or b + s > d for b, s, d in zip(begin, sizes, dims, strict=True)):
+        return None
+    return _lift(_window, dims, begin, sizes, sizes)
+
+
+@lower("Slice", lift=_lift_slice)
 def _slice(x: Expr, *, begin: tuple[int, ...], size: tuple[int, ...]) -> Expr:
     dims = x.shape.dims
     if len(begin) != len(dims) or len(size) != len(dims):
@@ -155,6 +194,9 @@ def _slice(x: Expr, *, begin: tuple[int, ...], size: tuple[int, ...]) -> Expr:
     if any(b < 0 or e > d or e < b for b, e, d in zip(begin, limits, dims, strict=True)):
         raise ShapeError(f"Slice: begin {begin} and size {size} leave {x.shape}")
     return ops.slice_(x, starts=begin, limits=limits, strides=(1,) * len(dims))
+
+
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
 def _bit(mask: int, index: int) -> bool:
@@ -171,7 +213,7 @@ class StridedIndex:
         result: the dimensions of the result, where indexed dimensions are dropped and new ones added.
     """
 
-    def __init__(self, dims: tuple[int, ...], begin: Any, end: Any, strides: Any, masks: tuple[int, int, int, int, int]) -> None:
+    def __init__(self, dims: tuple[int, ...], begin: Any, end: Any, strides: Any, masks: tuple[int, ...]) -> None:
         begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask = masks
         count = len(begin)
         ellipses = [i for i in range(count) if _bit(ellipsis_mask, i)]
@@ -237,7 +279,27 @@ class StridedIndex:
         self.result.append(size)
 
 
-@lower("StridedSlice")
+def _strided_index(dims: tuple[int, ...], static: Mapping[str, Any]) -> StridedIndex | None:
+    try:
+        index = StridedIndex(dims, static["begin"], static["end"], static["strides"], tuple([static[f"{m}_mask"] for m in _MASKS]))
+    except ShapeError:
+        return None
+    return index if not index.flipped and all(s == 1 for s in index.strides) else None
+
+
+def _lift_strided(dims: tuple[int, ...], static: Mapping[str, Any]) -> Lifted | None:
+    index = _strided_index(dims, static)
+    return None if index is None else _lift(_window, dims, index.starts, index.sliced, index.result)
+
+
+def _lift_strided_gradient(dims: tuple[int, ...], static: Mapping[str, Any]) -> Lifted | None:
+    index = _strided_index(static["shape"], static)
+    if index is None or tuple(index.result) != dims:
+        return None
+    return _lift(_window_gradient, static["shape"], index.starts, index.sliced, static["shape"])
+
+
+@lower("StridedSlice", lift=_lift_strided)
 def _strided_slice(
     x: Expr,
     *,
@@ -259,7 +321,7 @@ def _strided_slice(
     return x if tuple(index.result) == x.shape.dims else ops.reshape(x, dims=tuple(index.result))
 
 
-@lower("StridedSliceGrad")
+@lower("StridedSliceGrad", lift=_lift_strided_gradient)
 def _strided_slice_grad(
     dy: Expr,
     *,
@@ -292,7 +354,15 @@ def _pads(paddings: tuple[tuple[int, int], ...], rank: int, name: str) -> tuple[
     return tuple([p[0] for p in paddings]), tuple([p[1] for p in paddings])
 
 
-@lower("Pad")
+def _lift_pad(dims: tuple[int, ...], static: Mapping[str, Any]) -> Lifted | None:
+    paddings = static["paddings"]
+    if len(paddings) != len(dims) or any(p < 0 for pair in paddings for p in pair):
+        return None
+    padded = tuple([d + low + high for d, (low, high) in zip(dims, paddings, strict=True)])
+    return _lift(_window_gradient, padded, [low for low, _ in paddings], dims, padded)
+
+
+@lower("Pad", lift=_lift_pad)
 def _pad(x: Expr, *, paddings: tuple[tuple[int, int], ...]) -> Expr:
     low, high = _pads(paddings, x.shape.ndim, "Pad")
     return ops.pad(x, like(x, 0), low=low, high=high, interior=(0,) * x.shape.ndim)

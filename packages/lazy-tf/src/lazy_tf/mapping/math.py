@@ -42,6 +42,7 @@ direct(ops.log1p, "Log1p")
 direct(ops.logical_not, "LogicalNot")
 direct(ops.neg, "Neg")
 direct(ops.real, "Real")
+direct(ops.relu, "Relu")
 direct(ops.reciprocal, "Reciprocal", "Inv")
 direct(ops.rsqrt, "Rsqrt")
 direct(ops.sigmoid, "Sigmoid")
@@ -222,11 +223,6 @@ def _ones_like(x: Expr) -> Expr:
 
 
 # ------------------------------------------------------------------ activations and their gradients
-
-
-@lower("Relu")
-def _relu(x: Expr) -> Expr:
-    return ops.maximum(x, like(x, 0))
 
 
 @lower("ReluGrad")

@@ -21,14 +21,25 @@ from lazy_core import ir
 from lazy_core.ir import Const, Expr
 from lazy_core.ops.registry import composite
 
+Lift = Callable[[tuple[int, ...], Mapping[str, Any]], "tuple[Any, tuple[int, ...], dict[str, Any]] | None"]
+
 
 @dataclass(frozen=True)
 class Rule:
-    """A lowering: what is recorded, the static keywords that it takes, and their TensorFlow names where those differ."""
+    """A lowering.
+
+    Attributes:
+        target: the composite or core operation that is recorded.
+        keywords: the static keywords that it takes.
+        aliases: their TensorFlow names where those differ.
+        lift: given the dimensions of the only operand and the static keywords, another target, whole numbers that are to be
+            operands of it (so that a changing one becomes a run-time scalar), and its static keywords; or None.
+    """
 
     target: Any
     keywords: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    lift: Lift | None = None
 
 
 RULES: dict[str, Rule] = {}
@@ -40,7 +51,7 @@ def _add(name: str, rule: Rule) -> None:
     RULES[name] = rule
 
 
-def lower(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def lower(*names: str, lift: Lift | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a function over expressions as the lowering of these operations."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +59,7 @@ def lower(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         keywords = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
         aliases = {k: k[:-1] for k in keywords if k.endswith("_") and keyword.iskeyword(k[:-1])}
         for name in names:
-            _add(name, Rule(composite(f"tf.{name}")(function), keywords, aliases))
+            _add(name, Rule(composite(f"tf.{name}")(function), keywords, aliases, lift))
         return function
 
     return declare
