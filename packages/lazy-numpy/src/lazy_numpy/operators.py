@@ -97,7 +97,44 @@ def _binary(ufunc: np.ufunc, swapped: bool) -> Callable[[Any, Any], Any]:
 
 
 def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
-    return lambda self: ufuncs.call(ufunc, (self,))
+    record = values.record
+    plans: dict[Any, ufuncs.Call] = {}
+
+    def method(self: Any) -> Any:
+        found = plans.get(self._shape)
+        if found is None:
+            result = ufuncs.call(ufunc, (self,))
+            known = ufuncs.known(ufunc, (self,))
+            if known is not None:
+                plans[self._shape] = known
+            return result
+        x = self._value
+        return found.wrap(record(found.target, (x if x is not None else self._storage.read(self._layout),), found.attrs))
+
+    return method
+
+
+_calls: dict[np.ufunc, Callable[..., Any]] = {}
+
+
+def _protocol(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    """`__array_ufunc__`: a plain call on lazy operands and numbers is the operator's; the rest goes to the mapping."""
+    if not kwargs and method == "__call__":
+        count = len(inputs)
+        if count == 1 and ufunc.nin == 1:
+            found = _calls.get(ufunc)
+            if found is None:
+                found = _calls[ufunc] = _unary(ufunc)
+            return found(inputs[0])
+        if count == 2 and ufunc.nin == 2:
+            x, y = inputs
+            kind, other = type(x), type(y)
+            if (kind is ndarray or kind is scalar) and (other is ndarray or other is float or other is scalar) and ufunc is not np.power:
+                found = _calls.get(ufunc)
+                if found is None:
+                    found = _calls[ufunc] = _binary(ufunc, swapped=False)
+                return found(x, y)
+    return ufuncs.on_ufunc(ufunc, method, inputs, kwargs)
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -147,6 +184,7 @@ def _in_place_power(self: Any, exponent: Any) -> Any:
 def install() -> None:
     """Attach the operators to both classes."""
     for cls in (ndarray, scalar):
+        cls.__array_ufunc__ = _protocol
         for name, ufunc in _BINARY.items():
             forward = _binary(ufunc, swapped=False)
             setattr(cls, f"__{name}__", _power(forward) if name == "pow" else forward)

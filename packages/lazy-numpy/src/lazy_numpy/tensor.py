@@ -91,7 +91,8 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
         made._storage = storage
         made._layout = layout
         made._writeable = writeable and self._writeable
-        made._shape = Shape.of(layout.sizes, self._shape.dtype)
+        key = (layout, self._shape.dtype)
+        made._shape = _VIEW_SHAPES.get(key) or shape_of(layout, key[1])
         return made
 
     def _get_layout(self) -> Layout:
@@ -99,9 +100,6 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
         return contiguous(self._shape.dims) if self._value is not None else self._layout
 
     # -------------------------------------------------------------- protocols
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _hooks["ufunc"](ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _hooks["function"](function, args, kwargs)
@@ -206,7 +204,6 @@ class scalar:  # noqa: N801 (as NumPy's scalars are written)
         """The type of the NumPy scalar that this stands for."""
         return self._shape.dtype.type
 
-    __array_ufunc__ = ndarray.__array_ufunc__
     __array_function__ = ndarray.__array_function__
     __array__ = ndarray.__array__
 
@@ -292,6 +289,21 @@ def contiguous(dims: tuple[int, ...]) -> Layout:
     found = _CONTIGUOUS.get(dims)
     if found is None:
         found = _CONTIGUOUS[dims] = Layout.contiguous(dims)
+    return found
+
+
+# Shapes live as long as somebody uses them; views come and go, so theirs are kept.
+_VIEW_SHAPES: dict[tuple[Layout, np.dtype], Shape] = {}
+_VIEW_SHAPES_LIMIT = 50_000
+
+
+def shape_of(layout: Layout, dtype: np.dtype) -> Shape:
+    """The shape of a view."""
+    found = _VIEW_SHAPES.get((layout, dtype))
+    if found is None:
+        if len(_VIEW_SHAPES) > _VIEW_SHAPES_LIMIT:
+            _VIEW_SHAPES.clear()
+        found = _VIEW_SHAPES[layout, dtype] = Shape.of(layout.sizes, dtype)
     return found
 
 

@@ -14,7 +14,7 @@ from lazy_core.errors import DtypeError, UnsupportedError
 from .. import fallback
 from ..fallback import NotLowered
 from ..tensor import _hooks
-from . import creation, elementwise, fourier, indexing, linalg, reductions, rehost, shapes, sorting, ufuncs
+from . import creation, elementwise, fourier, indexing, linalg, reductions, rehost, shapes, sorting
 from .base import FUNCTIONS
 
 FAMILIES = (creation, elementwise, fourier, indexing, linalg, reductions, shapes, sorting)
@@ -60,7 +60,6 @@ def _share(a: Any, b: Any, **_: Any) -> bool:
 
 
 rehost.install()
-_hooks["ufunc"] = ufuncs.on_ufunc
 _hooks["function"] = on_function
 _hooks["getitem"] = indexing.getitem
 _hooks["setitem"] = indexing.setitem

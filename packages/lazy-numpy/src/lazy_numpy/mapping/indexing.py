@@ -18,12 +18,13 @@ from lazy_core.storage import Layout
 
 from .. import convert, dtypes
 from ..fallback import NotLowered
-from ..tensor import ndarray, scalar, wrap, wrap_any, wrap_scalar
+from ..tensor import ndarray, scalar, shape_of, wrap, wrap_any, wrap_scalar
 from . import ranges, shapes, ufuncs
 from .base import array, axis_index, lowers, recorded, store
 
 _record = values.record
 _strided_read = ops.strided_read
+_strided_write = ops.strided_write
 
 
 def token(key: Any) -> Any:
@@ -142,21 +143,23 @@ def setitem(a: ndarray, key: Any, value: Any) -> None:
 
 def write(a: ndarray, layout: Layout, value: Any) -> None:
     """Write a value, cast and broadcast, through a view of an array."""
-    if a._value is None and not a._writeable:
-        raise ValueError("assignment destination is read-only")
-    shape = Shape.of(layout.sizes, a._shape.dtype)
-    fitted = ufuncs.fit(_incoming(value, shape.dtype), shape)
-    if layout is a._get_layout():
-        a._put(fitted)
-        return
     whole = a._value
-    if whole is not None:  # nobody else sees this storage: no need to make one
-        own = a._get_layout()
-        if not layout.covers(a._shape.size):
-            a._value = _record(ops.strided_write, (whole, fitted), own.attributes(layout))
-            return
-    storage = a._share()[0]
-    storage.write(layout, fitted)
+    if whole is None and not a._writeable:
+        raise ValueError("assignment destination is read-only")
+    shape = shape_of(layout, a._shape.dtype)
+    if type(value) is ndarray and value._shape is shape:
+        fitted = value._value
+        if fitted is None:
+            fitted = value._storage.read(value._layout)
+    else:
+        fitted = ufuncs.fit(_incoming(value, shape.dtype), shape)
+    own = a._get_layout()
+    if layout is own:
+        a._put(fitted)
+    elif whole is not None and layout.size < a._shape.size:  # nobody else sees this storage: no need to make one
+        a._value = _record(_strided_write, (whole, fitted), own.attributes(layout))
+    else:
+        a._share()[0].write(layout, fitted)
 
 
 def _incoming(value: Any, dtype: np.dtype) -> Any:
