@@ -111,6 +111,31 @@ def test_handles_are_freed(lazy):
     assert len(TABLE) <= before + 4
 
 
+def test_out_of_range_casts_and_nan_follow_plain_tensorflow(lazy):
+    odd = np.array([np.nan, np.inf, -np.inf, 1e20, -3.7] * 20, "f")
+    mine = tf.cast(tf.constant(odd) * 1, tf.int32).numpy()
+    with tf.device("CPU:0"):
+        plain = tf.cast(tf.constant(odd), tf.int32).numpy()
+    np.testing.assert_array_equal(mine, plain)
+
+
+def test_another_device_number_is_refused():
+    lazy_tf.register()
+    with pytest.raises((ValueError, tf.errors.OpError), match="LAZY:1"), tf.device(lazy_tf.DEVICE.replace(":0", ":1")):
+        tf.constant(1.0)
+
+
+def test_missing_libraries_and_old_versions_are_named():
+    from lazy_tf import capi
+
+    with pytest.raises(ImportError, match=r"no libnowhere\.so\.2"):
+        capi.library_path("libnowhere")
+    with pytest.raises(ImportError, match=r"needs TensorFlow 2\.18 or newer; 2\.9\.1 is installed"):
+        capi.check_version("2.9.1")
+    with pytest.warns(UserWarning, match=r"up to 2\.21; 3\.0\.0 is installed"):
+        capi.check_version("3.0.0")
+
+
 def test_from_lazy_refuses_other_devices(lazy):
     with tf.device("CPU:0"):
         x = tf.constant(1.0)

@@ -206,6 +206,18 @@ def test_seeded_stateful_random_equals_plain_tensorflow(no_fallback):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_a_generator_equals_plain_tensorflow(no_fallback):
+    def draw():
+        g = tf.random.Generator.from_seed(5)
+        return [g.normal([3]).numpy(), g.uniform([7]).numpy(), g.uniform([4], 0, 9, tf.int32).numpy(), g.state.numpy()]
+
+    mine = draw()
+    with tf.device("CPU:0"):
+        plain = draw()
+    for a, b in zip(mine, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
 def test_unseeded_draws_differ(no_fallback):
     a, b = tf.raw_ops.RandomUniform(shape=[100], dtype=tf.float32), tf.raw_ops.RandomUniform(shape=[100], dtype=tf.float32)
     assert len(np.unique(np.concatenate([a.numpy(), b.numpy()]))) > 190

@@ -19,10 +19,11 @@ from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
 from lazy_core.ops.registry import Op, composite
 
-from .. import capi
+from .. import capi, fallback
 from ..attributes import Signature
-from ..tensor import Entry, of_value
+from ..tensor import Entry, Variable, of_value
 from .rules import lower
+from .variables import contents
 
 _PHILOX = (1, 3)  # the algorithm's number, and "choose for me", which on a CPU is Philox
 
@@ -225,4 +226,36 @@ def _stateful_handler(kind: str) -> Any:
     return draw
 
 
-STATEFUL = {"RandomStandardNormal": _stateful_handler("normal"), "RandomUniform": _stateful_handler("uniform")}
+@composite("tf.RngReadAndSkip")
+def _skipped(state: Expr, *, delta: int) -> Expr:
+    """`s64[3] -> s64[3]`: the 128-bit counter in the first two words, 256 blocks for each of `delta` draws further."""
+    made: Expr = skip_op(state, delta=delta)
+    return made
+
+
+def _skip(state: Any, *, delta: int) -> Any:
+    """`s64[3] -> s64[3]`: the state of a generator after `delta` draws of 256 blocks."""
+    words = lax.bitcast_convert_type(state, jnp.uint64)
+    low = words[0] + jnp.uint64(256 * delta)
+    high = words[1] + (low < words[0]).astype(jnp.uint64)
+    return lax.bitcast_convert_type(jnp.stack([low, high, words[2]]), jnp.int64)
+
+
+skip_op = Op.unregistered("tf.philox_skip", _skip)
+
+
+def _read_and_skip(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    variable, alg, delta = inputs
+    if variable.__class__ is not Variable or alg.static() not in _PHILOX or contents(variable).dims != (3,):
+        return fallback.run(signature, inputs, 1, "another algorithm, or a generator on the CPU")
+    state = contents(variable)
+    following = values.record(_skipped, (state.operand(),), ir.attrs(delta=delta.static()))
+    variable.current = of_value(following, state.dtype)
+    return [state]
+
+
+STATEFUL = {
+    "RngReadAndSkip": _read_and_skip,
+    "RandomStandardNormal": _stateful_handler("normal"),
+    "RandomUniform": _stateful_handler("uniform"),
+}
