@@ -1,7 +1,7 @@
 """Memory and programs over a long time: `python -m nox -s soak`.
 
-Two loops in the core: one that repeats a training-like step, one whose shapes never repeat. Resident memory must be flat after warm-up: less than
-1% growth over the second half. Prints a table and exits with status 1 if a bound is broken.
+Two loops in the core: one that repeats a training-like step, one whose shapes never repeat. Resident memory must be flat after warm-up:
+less than 1% growth over the second half. Prints a table and exits with status 1 if a bound is broken.
 """
 
 from __future__ import annotations

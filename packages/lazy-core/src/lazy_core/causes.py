@@ -21,7 +21,7 @@ class _Sketch:
     """What is kept of a compiled graph: one line an input and an operation, in the user's terms."""
 
     inputs: tuple[str, ...]
-    operations: tuple[tuple[str, str, str | None], ...]  # name and attributes, result, line
+    operations: tuple[tuple[str, str, str | None, str], ...]  # name, result, line, attributes
     outputs: tuple[str, ...]
 
 
@@ -36,7 +36,7 @@ def site(graph: Graph) -> str | None:
 def _sketch(graph: Graph) -> _Sketch:
     return _Sketch(
         tuple([str(leaf.shape) for leaf in graph.leaves]),
-        tuple([(f"{n.op.name}{n.attrs if n.attrs.kwargs else ''}", str(n.outputs[0].shape), n.site) for n in graph.nodes]),
+        tuple([(n.op.name, str(n.outputs[0].shape), n.site, n.attrs.name) for n in graph.nodes]),
         tuple([str(e.shape) for e in graph.outputs]),
     )
 
@@ -81,8 +81,6 @@ def _difference(old: _Sketch, new: _Sketch) -> str:
         if before is not None and after is not None and before != after:
             return f"input {k} changed from {before} to {after}{_advice(before, after)}"
     for k, (was, now) in enumerate(zip_longest(old.operations, new.operations)):
-        if was == now:
-            continue
         if was is None:
             return f"{len(new.operations) - k} more operations follow, first {now[0]} at {now[2]}"
         if now is None:
@@ -91,6 +89,8 @@ def _difference(old: _Sketch, new: _Sketch) -> str:
             return f"operation {k} is {now[0]} at {now[2]} where {was[0]} at {was[2]} was: the program took another way"
         if was[1] != now[1]:
             return f"operation {k}, {now[0]} at {now[2]}, now gives {now[1]} instead of {was[1]}{_advice(was[1], now[1])}"
+        if was[3] != now[3]:
+            return f"operation {k}, {now[0]} at {now[2]}, now has {now[3]} instead of {was[3]}: a Python value that is part of the program"
     if len(old.inputs) != len(new.inputs):
         return (
             f"it reads {len(new.inputs)} buffers instead of {len(old.inputs)}: "

@@ -25,6 +25,7 @@ from .config import config
 _MAGIC = b"LZT1"
 _HEADER = struct.Struct("<4sQQ")  # magic, bytes of packed text, bytes of payload
 _DIGEST_BYTES = 32
+_OURS = ("index-", "program-", ".new-")
 
 
 def default_folder() -> Path:
@@ -148,6 +149,8 @@ class DiskCache:
             return
         entries = []
         for path in base.glob("*/*"):
+            if not path.name.startswith(_OURS):
+                continue
             with contextlib.suppress(OSError):
                 status = path.stat()
                 entries.append((status.st_mtime, status.st_size, path))
