@@ -262,6 +262,8 @@ def builder(name: str, loop: tuple[np.dtype, ...]) -> Build | None:
         return None
     if len(loop) == 2 and loop[0] != loop[1] and name in MIXED and {d.kind for d in loop} == {"i", "u"}:
         return MIXED[name]
+    if loop and name == "reciprocal" and loop[0].kind in "iu":
+        return lambda x: ops.trunc_div(k(x, 1), x)
     if loop and all(d.kind == "b" for d in loop) and name in BOOL:
         return BOOL[name]
     if len(set(loop)) > 1 and name not in ("ldexp",):

@@ -196,6 +196,7 @@ def _flat_out(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 _plans: dict[Any, Call] = {}
+_failed: set[Any] = set()  # keys of plans that turned out to have no lowering: operators must not remember them
 
 
 def call(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
@@ -211,6 +212,7 @@ def call(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
             return fallback.on_host(ufunc, inputs, {})
         raise
     except (NotLowered, UnsupportedError, DtypeError) as why:
+        _failed.add(_known_key(ufunc, inputs))
         return fallback.run(ufunc, inputs, {}, ufunc.__name__, str(why))
 
 
@@ -343,8 +345,12 @@ def _raise_cast(ufunc: np.ufunc, given: np.dtype, wanted: np.dtype, casting: str
 
 def known(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Call | None:
     """How a call that has been made once is recorded, for operators to remember; None where it is not recorded."""
-    key = (ufunc, None, "same_kind", *[x._shape if type(x) in (ndarray, scalar) else type(x) for x in inputs])
-    return _plans.get(key)
+    key = _known_key(ufunc, inputs)
+    return None if key in _failed else _plans.get(key)
+
+
+def _known_key(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    return (ufunc, None, "same_kind", *[x._shape if type(x) in (ndarray, scalar) else type(x) for x in inputs])
 
 
 def finish_in_place(ufunc: np.ufunc, target: ndarray, result: Any, other: Any) -> ndarray:

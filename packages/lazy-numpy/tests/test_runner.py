@@ -1,0 +1,130 @@
+"""`python -m lazy_numpy` runs a program as Python does: arguments, paths, `__main__`, exit codes, tracebacks; libraries keep the real NumPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(*arguments, cwd=None, stdin=None):
+    return subprocess.run([sys.executable, "-m", "lazy_numpy", *arguments], capture_output=True, text=True, cwd=cwd, input=stdin, timeout=300)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, name="prog.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return str(path)
+
+    return write
+
+
+def test_script_sees_its_arguments_folder_and_name(script, tmp_path):
+    script("import numpy as np\nx = np.ones(3)\n", "helper.py")
+    path = script(
+        """
+        import sys, numpy as np, helper
+        from numpy.random import default_rng
+        from numpy import zeros
+        print(sys.argv[1:], __name__, __file__ == sys.argv[0], sys.path[0] == %r)
+        print(type(helper.x + 1).__module__, type(zeros(2)).__module__, type(default_rng(0).normal(size=2)).__module__)
+        print(isinstance(np.arange(3), np.ndarray), sys.modules["__main__"].np is np)
+        """
+        % str(tmp_path)
+    )
+    done = run(path, "--flag", "value")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "['--flag', 'value'] __main__ True True",
+        "lazy_numpy.tensor lazy_numpy.tensor lazy_numpy.tensor",
+        "True True",
+    ]
+
+
+def test_libraries_keep_the_real_numpy(script):
+    path = script(
+        """
+        import sys, json, numpy as np, dataclasses
+        import numpy.testing
+        x = np.arange(4.0)
+        np.testing.assert_allclose(x, [0, 1, 2, 3])
+        real = sys.modules["numpy"]
+        assert real is not np and type(real.ones(2)).__module__ == "numpy"
+        import numpy.lib.format as f
+        assert "lazy" not in repr(f)
+        print("ok")
+        """
+    )
+    done = run(path)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_an_error_exits_with_one_and_a_traceback_from_the_users_line(script):
+    path = script("import numpy as np\n\ndef f():\n    return np.ones(3) + np.ones(4)\n\nf()\n")
+    done = run(path)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].strip() == f'File "{path}", line 6, in <module>'
+    assert lines[-1] == "ValueError: operands could not be broadcast together with shapes (3,) (4,) "
+
+
+def test_exit_codes_are_the_programs(script):
+    assert run(script("import sys; sys.exit(7)")).returncode == 7
+    assert run(script("raise SystemExit")).returncode == 0
+    done = run(script("raise SystemExit('no')"))
+    assert (done.returncode, done.stderr) == (1, "no\n")
+
+
+def test_syntax_errors_and_missing_files_are_told_as_python_tells_them(script):
+    done = run(script("x = = 1\n"))
+    assert done.returncode == 1
+    assert "SyntaxError" in done.stderr
+    done = run("no-such-file.py")
+    assert done.returncode == 2
+    assert "can't open file" in done.stderr
+
+
+def test_code_module_and_standard_input(script, tmp_path):
+    done = run("-c", "import sys, numpy as np; print(sys.argv, type(np.ones(2)).__name__, type(np.ones(2)).__module__)", "a")
+    assert done.stdout == "['-c', 'a'] ndarray lazy_numpy.tensor\n"
+    script("", "pack/__init__.py")
+    script("import sys, numpy as np\nfrom . import part\nprint(__name__, sys.argv[1:], type(part.x).__module__)\n", "pack/__main__.py")
+    script("import numpy as np\nx = np.ones(2)\n", "pack/part.py")
+    done = run("-m", "pack", "b", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("__main__ ['b'] lazy_numpy.tensor\n", "")
+    done = run("-", "c", stdin="import sys, numpy as np\nprint(sys.argv, type(np.ones(1)).__module__)\n")
+    assert done.stdout == "['-', 'c'] lazy_numpy.tensor\n"
+
+
+def test_help_report_and_unknown_options(script):
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: python -m lazy_numpy")
+    done = run("--report", script("import numpy as np\nprint(np.ones(3).sum())\n"))
+    assert done.stdout == "3.0\n"
+    assert "recorded" in done.stderr
+    done = run("--no-such-option")
+    assert done.returncode == 2
+    assert "unknown option" in done.stderr
+
+
+def test_pickling_what_main_defines(script):
+    done = run(
+        script(
+            """
+            import pickle, numpy as np
+            class Model:
+                def __init__(self): self.w = np.arange(3.0)
+            m = pickle.loads(pickle.dumps(Model()))
+            print(type(m).__module__, m.w)
+            """
+        )
+    )
+    assert (done.stdout, done.stderr) == ("__main__ [0. 1. 2.]\n", "")
