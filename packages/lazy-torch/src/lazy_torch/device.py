@@ -14,6 +14,7 @@ import torch
 from . import build
 
 _import_pid = os.getpid()
+_initialized = True  # torch.utils.checkpoint keeps the states of initialised devices only
 default_generators: tuple[torch.Generator, ...] = (build.native().default_generator(),)
 
 
@@ -121,15 +122,19 @@ def initial_seed() -> int:
 
 
 def get_rng_state(which: Any = "lazy") -> torch.Tensor:
-    """The default generator's state: a CPU uint8 tensor of 16 elements (seed and counter).  Reads the device if random numbers are pending."""
+    """The default generator's state: a uint8 tensor of 16 elements (seed and counter) on the lazy device, so that nothing is read by the host."""
     _index(which)
-    return default_generators[0].get_state()
+    state: torch.Tensor = build.native().rng_state()
+    return state.view(torch.uint8)
 
 
 def set_rng_state(new_state: torch.Tensor, which: Any = "lazy") -> None:
-    """Restore a state that `get_rng_state` returned."""
+    """Restore a state that `get_rng_state` or `Generator.get_state` returned; it may have been moved to the CPU."""
     _index(which)
-    default_generators[0].set_state(new_state)
+    if new_state.device.type == "cpu":
+        default_generators[0].set_state(new_state)
+    else:
+        build.native().set_rng_state(new_state.view(torch.uint64))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

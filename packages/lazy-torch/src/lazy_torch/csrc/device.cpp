@@ -345,6 +345,43 @@ static PyObject* py_pending(PyObject*, PyObject* arg) {
   END_HANDLE_TH_ERRORS
 }
 
+// The default generator's state as a lazy tensor u64[2]: no host read.
+static PyObject* py_rng_state(PyObject*, PyObject*) {
+  HANDLE_TH_ERRORS
+  RandomState* random = random_state(c10::IValue());
+  at::Tensor t;
+  with_tables([&](Missing& m) {
+    if (random->fresh) {
+      m.tag = Tag::RANDOM;
+      m.random = random;
+      return false;
+    }
+    Node* node = random->buffer->node;
+    if (!random->buffer->pending && !leaf(random->buffer, node, m)) return false;
+    t = make_tensor(random->buffer->layout, node);
+    return true;
+  });
+  return THPVariable_Wrap(std::move(t));
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_set_rng_state(PyObject*, PyObject* arg) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(THPVariable_Check(arg) && is_lazy(THPVariable_Unpack(arg)), "expected a tensor on the lazy device");
+  const at::Tensor t = THPVariable_Unpack(arg);
+  TORCH_CHECK(t.scalar_type() == ScalarType::UInt64 && t.dim() == 1 && t.numel() == 2, "lazy: a generator's state is u64[2]");
+  RandomState* random = random_state(c10::IValue());
+  with_tables([&](Missing& m) {
+    lazytorch::Value value;
+    if (!read(t, value, m)) return false;
+    set_pending(random->buffer, value.node, value.geom);
+    random->fresh = false;
+    return true;
+  });
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
 static PyObject* py_default_generator(PyObject*, PyObject*) {
   HANDLE_TH_ERRORS
   return THPGenerator_initDefaultGenerator(default_generator());
@@ -477,6 +514,8 @@ static PyMethodDef methods[] = {
     {"value", py_value, METH_O, "tensor -> (expression, None) or (None, array)."},
     {"wrap", py_wrap, METH_VARARGS, "(expression or None, array or None, dims, dtype code) -> tensor."},
     {"pending", py_pending, METH_O, "Whether a lazy tensor's storage has a pending value."},
+    {"rng_state", py_rng_state, METH_NOARGS, "The default generator's state as a lazy tensor u64[2]."},
+    {"set_rng_state", py_set_rng_state, METH_O, "Set the default generator's state from a lazy tensor u64[2]."},
     {"default_generator", py_default_generator, METH_NOARGS, "The default generator of the device."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -443,10 +443,11 @@ MetaEntry* infer(Op& op, const IValue* a, const Plan& p) {
   } catch (const c10::NotImplementedError&) {
   } catch (python_error& error) {
     error.restore();
-    if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) throw_python_error();
+    // An AttributeError is a mistake in torch's Python shape function (None for an optional bias of an LSTM cell), never the caller's.
+    if (!PyErr_ExceptionMatches(PyExc_NotImplementedError) && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw_python_error();
     PyErr_Clear();
   } catch (pybind11::error_already_set& error) {
-    if (!error.matches(PyExc_NotImplementedError)) throw;
+    if (!error.matches(PyExc_NotImplementedError) && !error.matches(PyExc_AttributeError)) throw;
   }
   std::lock_guard<std::mutex> lock(state().mutex);
   for (auto& t : written) e->written.push_back(intern_geom(t.scalar_type(), t.sizes(), t.strides()));

@@ -619,7 +619,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
-  for (auto* name : {"unfold", "view_as_real", "view_as_complex", "view.dtype", "alias"}) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_cpu_keys>());
+  for (auto* name : {"unfold", "view_as_real", "view_as_complex", "view.dtype", "alias", "is_set_to"}) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_cpu_keys>());
 }
 
 }  // namespace lazytorch
