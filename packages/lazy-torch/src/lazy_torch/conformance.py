@@ -1,8 +1,8 @@
 """Core operations written with torch's public API, for the conformance matrix.
 
-Owns: `CONFORMANCE`.  Each function takes the operation's sample arguments by position and its attributes by keyword, and works on tensors of the CPU and of
-the lazy device alike.  Views are cloned, since a view alone records nothing.  Factorisations are returned as what does not depend on the signs of
-their vectors.
+Owns: `CONFORMANCE`. Each function takes the operation's sample arguments by position and its attributes by keyword, and works on tensors
+of the CPU and of the lazy device alike. Views are cloned, since a view alone records nothing. Factorisations are returned as what does
+not depend on the signs of their vectors.
 """
 
 from __future__ import annotations
@@ -230,7 +230,9 @@ def _conv_filter_grad(x: Tensor, g: Tensor, filter_dims: Dims, **kw: Any) -> Ten
 # ------------------------------------------------------------------ pooling
 
 
-def _spatial(x: Tensor, window: Dims, strides: Dims, padding: Sequence[tuple[int, int]], fill: float) -> tuple[Tensor, list[int], list[int]]:
+def _spatial(
+    x: Tensor, window: Dims, strides: Dims, padding: Sequence[tuple[int, int]], fill: float
+) -> tuple[Tensor, list[int], list[int]]:
     """Pad x, and move the dims that are pooled to the end, as exactly three after two others."""
     zeros = [0] * x.dim()
     value = torch.full((), fill, dtype=x.dtype, device=x.device)
@@ -268,7 +270,9 @@ def _batched(x: Tensor, rank: int) -> Tensor:
     return x.reshape(1, math.prod(x.shape[: x.dim() - rank]), *x.shape[x.dim() - rank :])
 
 
-def _max_pool_with_indices(x: Tensor, window: Dims, strides: Dims, padding: Sequence[tuple[int, int]], dilation: Dims) -> tuple[Tensor, Tensor]:
+def _max_pool_with_indices(
+    x: Tensor, window: Dims, strides: Dims, padding: Sequence[tuple[int, int]], dilation: Dims
+) -> tuple[Tensor, Tensor]:
     if any(lo != hi for lo, hi in padding):
         raise NotImplementedError("torch pads both sides alike")
     rank = len(window)
@@ -364,8 +368,8 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(torch, name)
         for name in (
-            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-            "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma",
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+            "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma",
         )
     },
     "cbrt": lambda x: torch.sgn(x) * torch.abs(x) ** (1 / 3),

@@ -92,9 +92,7 @@ def prelu_backward(grad_output: Expr, self: Expr, weight: Expr) -> tuple[Expr, E
 
 
 @aten("rrelu_with_noise_backward")
-def rrelu_backward(
-    grad_output: Expr, self: Expr, noise: Expr, lower: Scalar, upper: Scalar, training: bool, self_is_result: bool
-) -> Expr:
+def rrelu_backward(grad_output: Expr, self: Expr, noise: Expr, lower: Scalar, upper: Scalar, training: bool, self_is_result: bool) -> Expr:
     if training:
         return ops.mul(grad_output, noise)
     kind = _like(grad_output)

@@ -1,6 +1,6 @@
 """Comparisons, logic, bits and selection.
 
-Owns: eq..ge, logical_*, bitwise_* and shifts, maximum/minimum, isnan and friends, where, equal, isin.  Imports `promotion` and core's ops.
+Owns: eq..ge, logical_*, bitwise_* and shifts, maximum/minimum, isnan and friends, where, equal, isin. Imports `promotion` and core's ops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lazy_core import ops
 from lazy_core.ir import Expr
 
 from . import aten, is_number
-from .promotion import BOOL, Scalar, dims_of, expand, filled, is_complex, is_float, num, operand, promote, result_type, broadcast_dims
+from .promotion import BOOL, Scalar, broadcast_dims, dims_of, expand, filled, is_complex, is_float, num, operand, promote, result_type
 
 
 def _comparison(name: str) -> None:

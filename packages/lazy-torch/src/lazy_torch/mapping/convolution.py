@@ -1,7 +1,7 @@
 """Convolution, transposed convolution and their gradients for 1 to 3 spatial dims.
 
-Owns: `convolution` and `convolution_overrideable` (a device's name for it) with their backward.  A transposed convolution is the adjoint of a convolution
-with the same weight, so its forward is our input gradient and its input gradient our forward.
+Owns: `convolution` and `convolution_overrideable` (a device's name for it) with their backward. A transposed convolution is the adjoint
+of a convolution with the same weight, so its forward is our input gradient and its input gradient our forward.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ def _check(input: Expr, weight: Expr, groups: int, transposed: bool) -> None:
         )
 
 
-def _transposed_dims(x: Expr, w: Expr, stride: Any, padding: Any, dilation: Any, output_padding: Sequence[int], groups: int) -> tuple[int, ...]:
+def _transposed_dims(
+    x: Expr, w: Expr, stride: Any, padding: Any, dilation: Any, output_padding: Sequence[int], groups: int
+) -> tuple[int, ...]:
     rank = x.shape.ndim - 2
     out = output_padding if len(output_padding) == rank else tuple(output_padding) * rank
     space = tuple(
-        (x.shape.dims[2 + i] - 1) * stride[i] - 2 * padding[i][0] + dilation[i] * (w.shape.dims[2 + i] - 1) + out[i] + 1 for i in range(rank)
+        (x.shape.dims[2 + i] - 1) * stride[i] - 2 * padding[i][0] + dilation[i] * (w.shape.dims[2 + i] - 1) + out[i] + 1
+        for i in range(rank)
     )
     return (x.shape.dims[0], w.shape.dims[1] * groups, *space)
 

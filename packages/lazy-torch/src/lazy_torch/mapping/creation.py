@@ -1,6 +1,7 @@
 """Tensors made from sizes and numbers: full and its relatives, arange, linspace, eye, index triangles.
 
-Owns: factories.  Sizes follow from the numbers, so the Scalars of arange and linspace must be static.  Uninitialised factories (`empty*`) are the device's.
+Owns: factories. Sizes follow from the numbers, so the Scalars of arange and linspace must be static. Uninitialised factories (`empty*`)
+are the device's.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
         raise RuntimeError("number of steps must be non-negative")
     kinds = [dtype_of(v) for v in (start, end)]
     kind = dtype or next((k for k in kinds if is_complex(k)), default_float())
-    wide = kind if is_complex(kind) or kind.itemsize > 2 and is_float(kind) else F64
+    wide = kind if is_complex(kind) or (kind.itemsize > 2 and is_float(kind)) else F64
     return cast(_steps(start, end, steps, wide), kind)
 
 
@@ -181,5 +182,3 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
 @aten("triu_indices")
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **_: Any) -> Expr:
     return _triangle_indices(row, col, offset, False, dtype)
-
-

@@ -1,6 +1,7 @@
 """`_foreach_*`: the pointwise builders over lists, functional and in place.
 
-Owns: what optimizers' multi-tensor paths call, and the two AMP operations on lists of gradients.  Everything is derived from the pointwise builders.
+Owns: what optimizers' multi-tensor paths call, and the two AMP operations on lists of gradients. Everything is derived from the pointwise
+builders.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from .shapes import cut
 Tensors = Sequence[Expr]
 Fn = Callable[..., Expr]
 
-UNARY: dict[str, str] = {
-    name: name
-    for name in (
-        "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2",
-        "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-    )
-}  # fmt: skip
+UNARY = (
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
 
 
 def _settle(new: Expr, old: Expr) -> Expr:

@@ -1,6 +1,7 @@
 """Discrete Fourier transforms.
 
-Owns: the three ATen primitives that torch.fft is built on.  A normalization is 0 (none), 1 (by the root of the number of elements) or 2 (by that number).
+Owns: the three ATen primitives that torch.fft is built on. A normalization is 0 (none), 1 (by the root of the number of elements) or 2
+(by that number).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reading and writing by index tensors.
 
-Owns: index, index_put, gather, scatter*, index_*, take, put, embedding and its gradient, masked_scatter, searchsorted.  Index tensors out of range are clipped, as
-nothing on a device can raise; boolean masks whose result has a data-dependent size are left to the frontend (UnsupportedError).
+Owns: index, index_put, gather, scatter*, index_*, take, put, embedding and its gradient, masked_scatter, searchsorted. Index tensors out
+of range are clipped, as nothing on a device can raise; boolean masks whose result has a data-dependent size are left to the frontend
+(UnsupportedError).
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def gather(self: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> E
         raise RuntimeError(f"Index tensor must have the same number of dimensions as input tensor: got {index.shape} and {self.shape}")
     dims = tuple(d if k == a else n for k, (d, n) in enumerate(zip(x.shape.dims, i.shape.dims, strict=True)))
     if any(n > d for k, (d, n) in enumerate(zip(x.shape.dims, i.shape.dims, strict=True)) if k != a):
-        raise RuntimeError(f"Size does not match: expected index {index.shape} to be no larger than self {self.shape} apart from dimension {dim}")
+        raise RuntimeError(f"gather: expected index {index.shape} to be no larger than self {self.shape} apart from dimension {dim}")
     if math.prod(i.shape.dims) == 0:
         return filled(0, index.shape.dims, self.shape.dtype)
     return reshape(ops.take_along_axis(crop(x, dims), _positions(i), axis=a), index.shape.dims)
@@ -368,5 +369,3 @@ def searchsorted(
 @aten("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(self: Any, boundaries: Expr, *, out_int32: bool = False, right: bool = False) -> Expr:
     return searchsorted(boundaries, self, out_int32=out_int32, right=right)
-
-

@@ -26,10 +26,10 @@ from .promotion import (
     cast,
     expand,
     filled,
+    iota,
     is_complex,
     is_float,
     is_half,
-    iota,
     is_static,
     math_dtype,
     num,
@@ -57,7 +57,7 @@ def _check(name: str, x: Expr, y: Expr, ndim: int) -> None:
     if x.shape.ndim != ndim or y.shape.ndim != ndim:
         raise RuntimeError(f"{name}: expected {ndim}-D operands, but got {x.shape} and {y.shape}")
     if x.shape.dims[-1] != y.shape.dims[-2] or x.shape.dims[:-2] != y.shape.dims[:-2]:
-        raise RuntimeError(f"{name}: shapes {x.shape} and {y.shape} cannot be multiplied: {x.shape.dims[-1]} columns against {y.shape.dims[-2]} rows")
+        raise RuntimeError(f"{name}: {x.shape} and {y.shape} cannot be multiplied: {x.shape.dims[-1]} columns, {y.shape.dims[-2]} rows")
 
 
 @aten("mm")
@@ -392,9 +392,7 @@ def lu(A: Expr, *, pivot: bool = True) -> tuple[Expr, Expr, Expr]:
 
 
 @aten("triangular_solve")
-def triangular_solve(
-    self: Expr, A: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False
-) -> tuple[Expr, Expr]:
+def triangular_solve(self: Expr, A: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> tuple[Expr, Expr]:
     a = _swap(A) if transpose else A
     return solve_triangular(a, self, upper=upper != transpose, unitriangular=unitriangular), A
 

@@ -1,6 +1,7 @@
 """Loss functions and their gradients.
 
-Owns: mse, smooth l1, huber, binary cross entropy, negative log likelihood (1-D and 2-D), soft margin.  A reduction is 0 (none), 1 (mean) or 2 (sum).
+Owns: mse, smooth l1, huber, binary cross entropy, negative log likelihood (1-D and 2-D), soft margin. A reduction is 0 (none), 1 (mean)
+or 2 (sum).
 """
 
 from __future__ import annotations
@@ -136,9 +137,7 @@ def bce_backward(grad_output: Expr, self: Expr, target: Expr, weight: Expr | Non
 
 
 @aten("binary_cross_entropy_with_logits")
-def bce_with_logits(
-    self: Expr, target: Expr, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN
-) -> Expr:
+def bce_with_logits(self: Expr, target: Expr, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN) -> Expr:
     def body(x: Expr, t: Expr) -> Expr:
         log_sigmoid = ops.neg(ops.logaddexp(ops.neg(x), num(0, x)))
         scale = log_sigmoid
@@ -212,10 +211,8 @@ def nll_loss_backward(
 
 
 @aten("multi_margin_loss", static=("p", "margin"))
-def multi_margin_loss(
-    self: Expr, target: Expr, p: float = 1, margin: float = 1, weight: Expr | None = None, reduction: int = MEAN
-) -> Expr:
-    x, t, parts = _margins(self, target, p, margin, weight)
+def multi_margin_loss(self: Expr, target: Expr, p: float = 1, margin: float = 1, weight: Expr | None = None, reduction: int = MEAN) -> Expr:
+    x, _, parts = _margins(self, target, p, margin, weight)
     rows = ops.div(ops.sum(parts, axes=(1,), keepdims=False), num(x.shape.dims[1], x))
     return _reduce(rows if self.shape.ndim > 1 or reduction != NONE else reshape(rows, ()), reduction)
 
@@ -230,5 +227,3 @@ def _margins(self: Expr, target: Expr, p: float, margin: float, weight: Expr | N
         parts = ops.mul(parts, ops.take(weight, t, axis=0, mode="clip"))
     mine = ops.eq(ops.iota(dims=x.shape.dims, axis=1, dtype=I64), t)
     return x, t, ops.where(mine, num(0, x), parts)
-
-

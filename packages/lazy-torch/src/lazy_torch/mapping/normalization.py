@@ -88,7 +88,14 @@ def _running(old: Expr, new: Expr, momentum: float) -> Expr:
 
 @aten("native_batch_norm", "_native_batch_norm_legit")
 def native_batch_norm(
-    input: Expr, weight: Optional, bias: Optional, running_mean: Optional, running_var: Optional, training: bool, momentum: float, eps: float
+    input: Expr,
+    weight: Optional,
+    bias: Optional,
+    running_mean: Optional,
+    running_var: Optional,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Optional, ...]:
     return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -212,7 +219,7 @@ def layer_norm(input: Expr, normalized_shape: Sequence[int], weight: Optional, b
     first = input.shape.ndim - len(dims)
     if first < 0 or input.shape.dims[first:] != dims:
         raise RuntimeError(
-            f"Given normalized_shape={list(dims)}, expected input with shape [*, {', '.join(map(str, dims))}], but got input of size {input.shape}"
+            f"Given normalized_shape={list(dims)}, expected input to end with these sizes, but got input of size {input.shape}"
         )
     x = cast(input, wide)
     over = tuple(range(first, input.shape.ndim))
@@ -283,9 +290,7 @@ def rms_norm_backward(
 
 
 @aten("native_group_norm")
-def group_norm(
-    input: Expr, weight: Optional, bias: Optional, N: int, C: int, HxW: int, group: int, eps: float
-) -> tuple[Expr, Expr, Expr]:
+def group_norm(input: Expr, weight: Optional, bias: Optional, N: int, C: int, HxW: int, group: int, eps: float) -> tuple[Expr, Expr, Expr]:
     kind = input.shape.dtype
     wide = math_dtype(kind)
     x = reshape(cast(input, wide), (N, group, C // group, HxW))

@@ -1,7 +1,7 @@
 """Fused optimizer steps: `_fused_adam_` and relatives, written from the update rules of the papers and torch.optim's documentation.
 
-Owns: adam, adamw, sgd, adagrad.  Each returns the new values of the arguments that it writes to, in schema order; a step whose gradients were found to hold
-infinities changes nothing.
+Owns: adam, adamw, sgd, adagrad. Each returns the new values of the arguments that it writes to, in schema order; a step whose gradients
+were found to hold infinities changes nothing.
 """
 
 from __future__ import annotations

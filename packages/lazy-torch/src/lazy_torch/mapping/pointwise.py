@@ -37,20 +37,19 @@ from .promotion import (
     result_type,
 )
 
-# aten name -> core op, integers become the default float type
-FLOAT_UNARY = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt",
-    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "sigmoid": "sigmoid", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "lgamma",
-    "reciprocal": "reciprocal",
-}  # fmt: skip
-ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}
+# named alike in core; integers become the default float type
+FLOAT_UNARY = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma",
+    "reciprocal",
+)  # fmt: skip
+ROUNDING = ("floor", "ceil", "trunc", "round")
 
 
 def _float_unary(name: str) -> None:
     @aten(name)
     def build(self: Expr) -> Expr:
-        return getattr(ops, FLOAT_UNARY[name])(cast(self, float_type(self.shape.dtype)))
+        return getattr(ops, name)(cast(self, float_type(self.shape.dtype)))
 
 
 for _name in FLOAT_UNARY:
@@ -344,7 +343,7 @@ def fmod(self: Scalar, other: Scalar) -> Expr:
 @aten("pow.Tensor_Tensor", "pow.Scalar", "pow.Tensor_Scalar")
 def pow_(self: Scalar, exponent: Scalar) -> Expr:
     dtype = result_type(self, exponent)
-    if is_static(exponent) and is_float(dtype) or is_static(exponent) and is_complex(dtype):
+    if is_static(exponent) and (is_float(dtype) or is_complex(dtype)):
         x = operand(self, dtype)
         if exponent == 0.5:
             return ops.sqrt(x) if is_float(dtype) else ops.pow(x, num(0.5, x))

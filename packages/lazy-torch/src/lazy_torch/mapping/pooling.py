@@ -1,7 +1,7 @@
 """Pooling and resampling: windows, adaptive windows, nearest and interpolated sizes, with gradients.
 
-Owns: max_pool*, avg_pool*, adaptive pools, upsample_*.  Adaptive averages and interpolation are products with small weight matrices, one a dimension, made
-from index arithmetic inside the graph; their gradients are products with the transposes.
+Owns: max_pool*, avg_pool*, adaptive pools, upsample_*. Adaptive averages and interpolation are products with small weight matrices, one a
+dimension, made from index arithmetic inside the graph; their gradients are products with the transposes.
 """
 
 from __future__ import annotations

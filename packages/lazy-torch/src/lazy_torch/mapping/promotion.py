@@ -1,7 +1,8 @@
 """torch's dtype rules on NumPy dtypes, and how scalars become operands.
 
-Owns: the torch <-> NumPy dtype table, `result_type` with torch's three classes of operand (dimensioned, 0-d, number), `cast`, and the helpers that every family
-uses to bring its operands to a common dtype.  May import torch (for its promotion table), `lazy_core.ops` and `lazy_core.ir`.
+Owns: the torch <-> NumPy dtype table, `result_type` with torch's three classes of operand (dimensioned, 0-d, number), `cast`, and the
+helpers that every family uses to bring its operands to a common dtype. May import torch (for its promotion table), `lazy_core.ops` and
+`lazy_core.ir`.
 
 Source: torch's documentation, "Type promotion" (torch.Tensor attributes).
 """
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 import torch
+
 from lazy_core import ops
 from lazy_core.ir import Const, Expr, const
 

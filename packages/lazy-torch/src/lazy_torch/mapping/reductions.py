@@ -159,14 +159,18 @@ def amin(self: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
 @aten("max")
 def max_(self: Expr) -> Expr:
     if self.shape.size == 0:
-        raise RuntimeError("max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+        raise RuntimeError(
+            "max(): Expected reduction dim to be specified for input.numel() == 0; the largest of no elements is not defined"
+        )
     return amax(self)
 
 
 @aten("min")
 def min_(self: Expr) -> Expr:
     if self.shape.size == 0:
-        raise RuntimeError("min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+        raise RuntimeError(
+            "min(): Expected reduction dim to be specified for input.numel() == 0; the smallest of no elements is not defined"
+        )
     return amin(self)
 
 
@@ -205,15 +209,6 @@ def is_any_true(self: Expr) -> Expr:
 @aten("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(self: Expr, dim: Dims = None) -> Expr:
     return sum(truth(self), dim)
-
-
-@aten("equal")
-def equal(self: Expr, other: Expr) -> Expr:
-    """A bool that the host reads: the frontend turns the 0-d result into one."""
-    if self.shape.dims != other.shape.dims:
-        return filled(False, (), BOOL)
-    (x, y), _ = promote(self, other)
-    return all_(ops.eq(x, y))
 
 
 # ------------------------------------------------------------------ norms, logsumexp
@@ -334,5 +329,3 @@ def logcumsumexp(self: Expr, dim: int) -> Expr:
 @aten("trace")
 def trace(self: Expr) -> Expr:
     return sum(ops.diagonal(self, offset=0, axis1=0, axis2=1))
-
-

@@ -1,6 +1,7 @@
 """Random numbers: every builder takes the generator's state first and returns the next state last.
 
-Owns: uniform, normal and other fills, dropout, bernoulli, randperm, multinomial.  Streams are core's (Philox), so they differ from CPU torch's.
+Owns: uniform, normal and other fills, dropout, bernoulli, randperm, multinomial. Streams are core's (Philox), so they differ from CPU
+torch's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr, const
@@ -243,5 +245,3 @@ def multinomial(state: Expr, self: Expr, num_samples: int, replacement: bool = F
     below = ops.le(ops.expand_dims(total, axes=(a,)), ops.expand_dims(mark, axes=(a + 1,)))
     found = ops.sum(ops.convert(below, dtype=I64), axes=(a + 1,), keepdims=False)
     return ops.minimum(found, num(n - 1, found)), state
-
-

@@ -1,6 +1,7 @@
 """Joining, padding, reordering and copying views; gradients and functional writes of views.
 
-Owns: cat, stack, pads, flip, roll, repeat, triangles, `*_copy` of views, `*_scatter` and `*_backward` of views (written with core's strided operations).
+Owns: cat, stack, pads, flip, roll, repeat, triangles, `*_copy` of views, `*_scatter` and `*_backward` of views (written with core's
+strided operations).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def constant_pad_nd(self: Expr, pad: Sequence[int], value: Scalar = 0) -> Expr:
     low, high = _pad_pairs(pad, self.shape.ndim)
     for a, (lo, hi, d) in enumerate(zip(low, high, self.shape.dims, strict=True)):
         if d + lo + hi < 0:
-            raise RuntimeError(f"The input size {d}, plus negative padding {lo} and {hi} resulted in a negative output size at dimension {a}")
+            raise RuntimeError(f"The input size {d}, plus negative padding {lo} and {hi} resulted in a negative size at dimension {a}")
     return pad_(self, low, high, value)
 
 
@@ -139,9 +140,7 @@ def _mirror(name: str, rank: int, mode: str) -> None:
             a = x.shape.ndim - 1 - i
             lo, hi = padding[2 * i], padding[2 * i + 1]
             if mode == "reflect" and max(lo, hi) >= x.shape.dims[a]:
-                raise RuntimeError(
-                    f"{name}{rank}d: padding ({lo}, {hi}) at dimension {a} must be less than the input's size {x.shape.dims[a]} there ({self.shape})"
-                )
+                raise RuntimeError(f"{name}{rank}d: padding ({lo}, {hi}) at dimension {a} must be less than the size there: {self.shape}")
             x = _pad_axis(x, a, lo, hi, mode)
         return x
 

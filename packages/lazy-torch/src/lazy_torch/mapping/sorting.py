@@ -1,6 +1,7 @@
 """Sorting and selection along a dimension.
 
-Owns: sort, argsort, topk, kthvalue, median, max/min with indices, argmax/argmin.  Ties go to the first position, nan counts as the largest value.
+Owns: sort, argsort, topk, kthvalue, median, max/min with indices, argmax/argmin. Ties go to the first position, nan counts as the largest
+value.
 """
 
 from __future__ import annotations
@@ -168,9 +169,7 @@ def _arg_extreme(name: str, x: Expr, dim: int | None, keepdim: bool) -> Expr:
         return filled(0, (), I64)
     if dim is None:
         if x.shape.size == 0:
-            raise IndexError(
-                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
-            )
+            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0; of no elements none is the largest")
         flat = _arg(name, reshape(x, (x.shape.size,)), 0, False)
         return reshape(flat, (1,) * x.shape.ndim) if keepdim else flat
     return _arg(name, x, axis(dim, x.shape.ndim), keepdim)
