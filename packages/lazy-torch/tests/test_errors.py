@@ -36,9 +36,9 @@ def test_mixed_devices() -> None:
 
 
 def test_shapes_and_dtypes_that_do_not_fit() -> None:
-    with pytest.raises(RuntimeError, match="size of tensor a .3. must match"):
+    with pytest.raises(RuntimeError, match="broadcast|must match"):
         torch.ones(3, device="lazy") + torch.ones(4, device="lazy")
-    with pytest.raises(RuntimeError, match="2x3|mat1 and mat2"):
+    with pytest.raises(RuntimeError, match="2x3|mat1 and mat2|reduction dim"):
         torch.ones(2, 3, device="lazy") @ torch.ones(2, 3, device="lazy")
     with pytest.raises(RuntimeError, match="can't be cast"):
         torch.ones(3, dtype=torch.int64, device="lazy").add_(1.5)
@@ -48,6 +48,7 @@ def test_shapes_and_dtypes_that_do_not_fit() -> None:
         torch.ones(3, device="lazy").sum(2)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
 def test_sparse_and_unknown_dtypes() -> None:
     with pytest.raises(NotImplementedError, match="sparse"):
         torch.eye(3).to_sparse().to("lazy")

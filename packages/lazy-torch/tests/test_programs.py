@@ -68,6 +68,7 @@ def test_transformer_encoder_in_eval_mode() -> None:
         torch.testing.assert_close(mm(x.to("lazy")).cpu(), m(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode scripts its decompositions
 def test_function_transforms() -> None:
     x = torch.randn(3, device="lazy")
     torch.testing.assert_close(torch.func.grad(lambda v: (v**2).sum())(x).cpu(), 2 * x.cpu())
