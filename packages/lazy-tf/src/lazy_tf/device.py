@@ -8,6 +8,7 @@ The callbacks run inside TensorFlow, so no exception may leave them: each become
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from typing import Any
@@ -33,6 +34,8 @@ _new_handle = HandleMaker(DEVICE)
 
 
 def _fail(status: int, error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt):
+        _thread.interrupt_main()  # raised anew as soon as TensorFlow has returned
     code, message = dispatch.status_of(error)
     capi.set_status(status, code, message.encode(errors="replace"))
 

@@ -23,6 +23,9 @@ from .tensor import SMALL, TABLE, Entry, Foreign, HandleMaker, Tensor, Variable,
 
 _record = values.record
 _count = stepper.count
+_op_name, _op_input_count, _op_input = capi.op_name, capi.op_input_count, capi.op_input
+_handle_dtype, _handle_device, _handle_key = capi.handle_dtype, capi.handle_device, capi.handle_key
+_attributes_blob = capi.attributes_blob
 _trace = trace.current()
 
 Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
@@ -254,25 +257,25 @@ class Executor:
     def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
         """Run one `TFE_Op`, writing output handles."""
         _count()
-        name = capi.op_name(op, status)
+        name = _op_name(op, status)
         info, fast = _by_name.get(name) or _resolve(name)
         total = info.arity
         if total < 0:
-            total = capi.op_input_count(op, status)
+            total = _op_input_count(op, status)
         inputs: list[Any] = []
         numbers, device = capi.NUMPY_DTYPES, self._device
         for i in range(total):
-            handle = capi.op_input(op, i, status)
+            handle = _op_input(op, i, status)
             # Asking a CPU handle of strings or resources for its address would abort the process.
-            if capi.handle_dtype(handle) in numbers or capi.handle_device(handle, status) == device:
-                entry = TABLE.get(capi.handle_key(handle, status))
+            if _handle_dtype(handle) in numbers or _handle_device(handle, status) == device:
+                entry = TABLE.get(_handle_key(handle, status))
                 inputs.append(entry if entry is not None else _outside(handle, status))
             else:
                 inputs.append(Foreign(handle, owned=False))
         outputs = fast(inputs) if fast is not None else None
         if outputs is None:
             dtypes = tuple([e.dtype for e in inputs]) if info.follows else None
-            signature = info.by_blob(capi.attributes_blob(op, status)) if dtypes is None else info.by_dtypes(dtypes)
+            signature = info.by_blob(_attributes_blob(op, status)) if dtypes is None else info.by_dtypes(dtypes)
             outputs = info.handler(signature, inputs)
         new_handle = self._handle
         for i, output in enumerate(outputs):

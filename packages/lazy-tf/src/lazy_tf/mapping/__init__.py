@@ -6,7 +6,7 @@ arrays.
 
 from __future__ import annotations
 
-from . import arrays, conv, host, linalg, math, nn, random, reductions
+from . import arrays, conv, host, linalg, math, nn, random, reductions, slices
 from .checks import CHECKS
 from .rules import RULES, Rule
 from .variables import FAST, UPDATES, contents
@@ -38,4 +38,5 @@ __all__ = [
     "nn",
     "random",
     "reductions",
+    "slices",
 ]
