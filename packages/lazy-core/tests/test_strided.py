@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from lazy_core import values
 from lazy_core.ir import post_order
 from lazy_core.ops.strided import strided_read, strided_write
@@ -78,7 +79,9 @@ def chained_views(draw, layout):
         if kind == "slice" and x.ndim:
             key = [slice(None)] * x.ndim
             axis = draw(st.integers(0, x.ndim - 1))
-            key[axis] = slice(draw(st.none() | st.integers(-4, 4)), draw(st.none() | st.integers(-4, 4)), draw(st.sampled_from([None, 1, 2, 3, -1, -2])))
+            key[axis] = slice(
+                draw(st.none() | st.integers(-4, 4)), draw(st.none() | st.integers(-4, 4)), draw(st.sampled_from([None, 1, 2, 3, -1, -2]))
+            )
             x = x[tuple(key)]
         elif kind == "index" and x.ndim and x.shape[0]:
             x = x[draw(st.integers(0, x.shape[0] - 1)), ...]
@@ -102,7 +105,7 @@ def cases(draw):
     return layout, draw(st.one_of(raw_views(count), chained_views(layout), chained_views(layout)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_read_equals_numpys_strided_view(case):
     layout, view = case
@@ -110,7 +113,7 @@ def test_read_equals_numpys_strided_view(case):
     np.testing.assert_array_equal(np.asarray(READ(base, layout=layout, view=view)), viewed(storage, view))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_write_equals_assigning_each_element_in_c_order(case):
     layout, view = case

@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
-from lazy_numpy.proxy import module
 
 import lazy_core
+from lazy_numpy.proxy import module
 
 LAZY = module()
 

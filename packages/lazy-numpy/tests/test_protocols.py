@@ -6,12 +6,12 @@ import copy
 import json
 import pickle
 
-import lazy_numpy
 import numpy as np
 import pytest
-from lazy_numpy.proxy import module
 
 import lazy_core
+import lazy_numpy
+from lazy_numpy.proxy import module
 
 LAZY = module()
 
@@ -185,7 +185,13 @@ def test_out_of_bounds_is_an_index_error_though_the_index_was_computed():
 def test_the_trace_is_usable_after_errors():
     x = LAZY.ones(3)
     y = x + 1
-    for bad in (lambda: x + LAZY.ones(4), lambda: x @ LAZY.ones((2, 2)), lambda: x.reshape(2, 2), lambda: x[5], lambda: x.astype("i4") + 1e400j):
+    for bad in (
+        lambda: x + LAZY.ones(4),
+        lambda: x @ LAZY.ones((2, 2)),
+        lambda: x.reshape(2, 2),
+        lambda: x[5],
+        lambda: x.astype("i4") + 1e400j,
+    ):
         try:
             bad()
         except (ValueError, IndexError, OverflowError):
@@ -209,7 +215,13 @@ def test_enabled_rebinds_this_modules_numpy_and_puts_it_back():
 
 
 def test_dtypes_that_cannot_be_lazy_stay_numpys():
-    for made in (LAZY.array(["a"]), LAZY.array([1, None]), LAZY.zeros(2, dtype="M8[D]"), LAZY.ones(2, np.longdouble), LAZY.zeros(2, dtype=[("x", float)])):
+    for made in (
+        LAZY.array(["a"]),
+        LAZY.array([1, None]),
+        LAZY.zeros(2, dtype="M8[D]"),
+        LAZY.ones(2, np.longdouble),
+        LAZY.zeros(2, dtype=[("x", float)]),
+    ):
         assert type(made) is np.ndarray
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lazy_numpy.proxy import module
 
 import lazy_core
+from lazy_numpy.proxy import module
 
 LAZY = module()
 DTYPES = ["f8", "f4", "i8", "i4", "u1", "?"]
@@ -22,7 +22,11 @@ def keys(draw, dims):
         if kind == "int" and n:
             parts.append(draw(st.integers(-n, n - 1)))
         elif kind == "slice":
-            parts.append(slice(draw(st.none() | st.integers(-4, 4)), draw(st.none() | st.integers(-4, 4)), draw(st.sampled_from([None, 1, 2, -1, -2]))))
+            parts.append(
+                slice(
+                    draw(st.none() | st.integers(-4, 4)), draw(st.none() | st.integers(-4, 4)), draw(st.sampled_from([None, 1, 2, -1, -2]))
+                )
+            )
         else:
             parts.append(slice(None))
     return (*parts[: draw(st.integers(0, len(parts)))], Ellipsis)
@@ -32,7 +36,28 @@ def step(draw, arrays, shapes):
     """One statement: how it is done with either library's arrays; the shapes follow NumPy's."""
     i = draw(st.integers(0, len(arrays) - 1))
     dims = shapes[i]
-    kind = draw(st.sampled_from(["view", "transpose", "reshape", "flip", "add", "iadd", "iadd_self", "set", "set_mask", "sum", "take", "put", "ufunc", "read", "barrier", "copy"]))
+    kind = draw(
+        st.sampled_from(
+            [
+                "view",
+                "transpose",
+                "reshape",
+                "flip",
+                "add",
+                "iadd",
+                "iadd_self",
+                "set",
+                "set_mask",
+                "sum",
+                "take",
+                "put",
+                "ufunc",
+                "read",
+                "barrier",
+                "copy",
+            ]
+        )
+    )
     if kind == "view":
         key = draw(keys(dims))
         return lambda xs, np_: xs.append(xs[i][key])

@@ -1,4 +1,4 @@
-"""`python -m lazy_numpy` runs a program as Python does: arguments, paths, `__main__`, exit codes, tracebacks; libraries keep the real NumPy."""
+"""`python -m lazy_numpy` runs a program as Python does: arguments, paths, exit codes, tracebacks; libraries keep NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 
 def run(*arguments, cwd=None, stdin=None):
-    return subprocess.run([sys.executable, "-m", "lazy_numpy", *arguments], capture_output=True, text=True, cwd=cwd, input=stdin, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-m", "lazy_numpy", *arguments], capture_output=True, text=True, cwd=cwd, input=stdin, timeout=300
+    )
 
 
 @pytest.fixture
@@ -27,15 +29,14 @@ def script(tmp_path):
 def test_script_sees_its_arguments_folder_and_name(script, tmp_path):
     script("import numpy as np\nx = np.ones(3)\n", "helper.py")
     path = script(
-        """
+        f"""
         import sys, numpy as np, helper
         from numpy.random import default_rng
         from numpy import zeros
-        print(sys.argv[1:], __name__, __file__ == sys.argv[0], sys.path[0] == %r)
+        print(sys.argv[1:], __name__, __file__ == sys.argv[0], sys.path[0] == {str(tmp_path)!r})
         print(type(helper.x + 1).__module__, type(zeros(2)).__module__, type(default_rng(0).normal(size=2)).__module__)
         print(isinstance(np.arange(3), np.ndarray), sys.modules["__main__"].np is np)
         """
-        % str(tmp_path)
     )
     done = run(path, "--flag", "value")
     assert done.stderr == ""

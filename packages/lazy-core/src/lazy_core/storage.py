@@ -1,8 +1,9 @@
 """Mutable storage and aliasing views over functional values.
 
-Owns: `Layout`, where the elements of an array lie in its storage, with the algebra of views (all of it static); and `Storage`, one mutable cell that holds the
-current value of all its elements.  A view is a layout on a storage: reading it records `strided_read`, writing it replaces the storage's value by a
-`strided_write`, so every other view sees the write.  May import `ops`, `values`, `ir`, `errors`.
+Owns: `Layout`, where the elements of an array lie in its storage, with the algebra of views (all of it static); and
+`Storage`, one mutable cell that holds the current value of all its elements.  A view is a layout on a storage: reading
+it records `strided_read`, writing it replaces the storage's value by a `strided_write`, so every other view sees the
+write.  May import `ops`, `values`, `ir`, `errors`.
 """
 
 from __future__ import annotations
@@ -211,8 +212,8 @@ class Layout:
 class Storage:
     """A mutable cell of elements, shared by views.
 
-    Views are not kept: reading the same view twice in a trace finds the same interned expression, and a value kept here would be live, and so an output of
-    every program, for no use.
+    Views are not kept: reading the same view twice in a trace finds the same interned expression, and a value kept here
+    would be live, and so an output of every program, for no use.
 
     Attributes:
         value: the current value of all elements, with the dims of `layout`.

@@ -17,20 +17,19 @@ import os as _os
 
 from lazy_core import events as _events
 
+from . import methods as _methods
+from . import operators as _operators
+from .mapping import dispatch as _dispatch
+from .mapping.creation import arange, array, asarray, empty, eye, full, identity, linspace, ones, zeros
+from .proxy import enabled
+from .tensor import ndarray, scalar
+
 __version__ = "0.1.0"
 
 _events.hide_package(_os.path.dirname(_os.path.abspath(__file__)))
-
-from . import methods as _methods  # noqa: E402 (after the package's frames are hidden)
-from . import operators as _operators  # noqa: E402
-from .mapping import dispatch as _dispatch  # noqa: E402
-from .tensor import ndarray, scalar  # noqa: E402
-
 _operators.install()
 _methods.install()
-
-from .mapping.creation import arange, array, asarray, empty, eye, full, identity, linspace, ones, zeros  # noqa: E402
-from .proxy import enabled  # noqa: E402
+_dispatch.install()
 
 __all__ = [
     "__version__",

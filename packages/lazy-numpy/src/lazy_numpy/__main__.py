@@ -141,7 +141,9 @@ def _prompt() -> None:
     sys.argv[:] = [""]
     sys.path[0] = ""
     proxy.install(os.getcwd())
-    code.interact(f"Python {sys.version.split()[0]}, lazy-numpy {__version__}: `import numpy as np` is lazy here", local=_fresh_main(), exitmsg="")
+    code.interact(
+        f"Python {sys.version.split()[0]}, lazy-numpy {__version__}: `import numpy as np` is lazy here", local=_fresh_main(), exitmsg=""
+    )
 
 
 def _guarded(run: Callable[[], None]) -> int:

@@ -1,7 +1,8 @@
 """Core operations written with NumPy's public API, for the conformance matrix.
 
-Owns: `CONFORMANCE`.  Each function takes the operation's sample arguments by position and its attributes by keyword, and must work on NumPy's arrays
-and on lazy ones alike.  What NumPy has no counterpart of (convolution, pooling, random streams, gradients) is not here.
+Owns: `CONFORMANCE`.  Each function takes the operation's sample arguments by position and its attributes by keyword,
+and must work on NumPy's arrays and on lazy ones alike.  What NumPy has no counterpart of (convolution, pooling, random
+streams, gradients) is not here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 
 
 def _update_slice(x: Any, update: Any, starts: Any, strides: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from lazy_core import values
 from lazy_core.ir import const
 from lazy_core.values import Value

@@ -1,7 +1,8 @@
 """NumPy's dtypes and promotion.
 
-Owns: which dtypes can be lazy, and the dtype rules that are not a ufunc's own.  Promotion is always asked of NumPy itself (`np.result_type`, `ufunc.resolve_dtypes`),
-so that it is NumPy's by construction, Python scalars (NEP 50) included.  May import NumPy and lazy_core's backend only.
+Owns: which dtypes can be lazy, and the dtype rules that are not a ufunc's own.  Promotion is always asked of NumPy
+itself (`np.result_type`, `ufunc.resolve_dtypes`), so that it is NumPy's by construction, Python scalars (NEP 50)
+included.  May import NumPy and lazy_core's backend only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
 from lazy_core import backend
 
 BOOL = np.dtype(bool)

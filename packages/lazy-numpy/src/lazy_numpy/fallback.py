@@ -1,7 +1,7 @@
 """What is not lowered: NumPy itself runs it on the host, and it is counted, named and traced to the user's line.
 
-Owns: taking lazy arguments to the host, writing back what NumPy changed in place, and bringing results back.  Results of numeric dtypes come back
-lazy; others stay NumPy's.  May import `convert` and lazy_core's events.
+Owns: taking lazy arguments to the host, writing back what NumPy changed in place, and bringing results back.  Results
+of numeric dtypes come back lazy; others stay NumPy's.  May import `convert` and lazy_core's events.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core import events
 
 from . import convert
 
 
-class NotLowered(Exception):  # noqa: N818 (control flow, not an error a user sees)
+class NotLowered(Exception):
     """Raised by a mapping that has no lowering for these arguments; NumPy runs the call instead."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops, values
 from lazy_core.shape import Shape
 
@@ -80,7 +81,7 @@ def _setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) 
         self._writeable = bool(write)
 
 
-def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:  # noqa: A002
+def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     if dtype is None or (isinstance(dtype, builtins_type) and issubclass(dtype, (ndarray, np.ndarray))):
         return shapes.as_view(self, self._get_layout())
     target = np.dtype(dtype)
@@ -271,7 +272,14 @@ def _component(name: str) -> property:
             self[...] = value
             return
         part = _ComponentStorage.of(self, name)
-        if not (type(value) is ndarray and value._value is None and value._storage.__class__ is _ComponentStorage and value._storage.parent is part._storage.parent and value._storage.name == name and value._layout is part._layout):
+        if not (
+            type(value) is ndarray
+            and value._value is None
+            and value._storage.__class__ is _ComponentStorage
+            and value._storage.parent is part._storage.parent
+            and value._storage.name == name
+            and value._layout is part._layout
+        ):
             part[...] = value
 
     return property(read, write, doc=f"The {name} part: a view.")
@@ -363,7 +371,11 @@ def _strides(self: Any) -> tuple[int, ...]:
 
 def _base(self: Any) -> Any:
     """None for an array of its own; for a view, an array of the whole storage."""
-    if type(self) is scalar or self._value is not None or self._layout is contiguous(self._shape.dims) and self._layout.size == self._storage.value.shape.size:
+    if (
+        type(self) is scalar
+        or self._value is not None
+        or (self._layout is contiguous(self._shape.dims) and self._layout.size == self._storage.value.shape.size)
+    ):
         return None
     made: ndarray = object.__new__(ndarray)
     made._value = None
@@ -421,5 +433,3 @@ def _namespace() -> Any:
     from .proxy import module
 
     return module()
-
-

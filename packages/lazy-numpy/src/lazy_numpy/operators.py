@@ -1,7 +1,8 @@
 """Python's operators on lazy arrays and scalars: the hot path.
 
-Owns: one method a ufunc and side, each with a table from operand shapes to how the call is recorded, so that a repeated operation costs two dictionary
-hits (here, and in core).  Everything unusual goes to `mapping.ufuncs`.  May import `tensor`, `mapping.ufuncs`, lazy_core.
+Owns: one method a ufunc and side, each with a table from operand shapes to how the call is recorded, so that a repeated
+operation costs two dictionary hits (here, and in core).  Everything unusual goes to `mapping.ufuncs`.  May import
+`tensor`, `mapping.ufuncs`, lazy_core.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core import values
 from lazy_core.ir import const
 
@@ -188,7 +190,11 @@ def install() -> None:
         for name, ufunc in _BINARY.items():
             forward = _binary(ufunc, swapped=False)
             setattr(cls, f"__{name}__", _power(forward) if name == "pow" else forward)
-            setattr(cls, f"__r{name}__", _binary(ufunc, swapped=True) if name != "pow" else lambda self, base, mod=None: ufuncs.call(np.power, (base, self)))
+            setattr(
+                cls,
+                f"__r{name}__",
+                _binary(ufunc, swapped=True) if name != "pow" else lambda self, base, mod=None: ufuncs.call(np.power, (base, self)),
+            )
         for name, ufunc in _COMPARE.items():
             setattr(cls, f"__{name}__", _binary(ufunc, swapped=False))
         for name, ufunc in _UNARY.items():

@@ -1,7 +1,8 @@
 """The `numpy` that user modules see, and the import hook that hands it to them.
 
-Owns: the proxy module (NumPy's own attributes, with the functions that make arrays replaced), the hook on `import`, and the rule for what is a user module: a file
-below a given folder that is in no site-packages and not in the standard library.  Libraries keep the real NumPy.  May import the mapping and `random_proxy`.
+Owns: the proxy module (NumPy's own attributes, with the functions that make arrays replaced), the hook on `import`, and
+the rule for what is a user module: a file below a given folder that is in no site-packages and not in the standard
+library.  Libraries keep the real NumPy.  May import the mapping and `random_proxy`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: 
     """`np.lib.stride_tricks.sliding_window_view`: a view."""
     x = lazy_array(x)
     window = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
-    template = np.lib.stride_tricks.sliding_window_view(np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), x._shape.dims, (0,) * x._shape.ndim), window, axis)
+    template = np.lib.stride_tricks.sliding_window_view(
+        np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), x._shape.dims, (0,) * x._shape.ndim), window, axis
+    )
     from .mapping.base import axes_tuple
 
     axes = axes_tuple(axis, x._shape.ndim) if axis is not None else tuple(range(x._shape.ndim))
@@ -149,7 +152,7 @@ _depth = 0
 
 
 def is_user_file(path: str) -> bool:
-    """Whether a file is the user's: below one of the folders given, in no site-packages, not of the standard library and not of this package."""
+    """Whether a file is the user's: below a folder given, in no site-packages, and neither Python's nor this package's."""
     found = _decided.get(path)
     if found is None:
         real = os.path.realpath(path)
@@ -168,7 +171,7 @@ def _is_user(namespace: dict[str, Any] | None) -> bool:
     return isinstance(path, str) and is_user_file(path)
 
 
-def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002
+def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
     found = _real_import(name, globals, locals, fromlist, level)
     if level == 0 and (name == "numpy" or name.startswith("numpy.")) and _is_user(globals):
         return module("numpy") if not fromlist else module(name)
@@ -197,11 +200,11 @@ def uninstall(root: str | None) -> None:
         builtins.__import__ = _real_import
 
 
-class enabled:  # noqa: N801 (used as `with lazy_numpy.enabled():`)
+class enabled:
     """In this block the calling module, and the modules in its folder, see the lazy NumPy.
 
-    Names that are bound to NumPy or to functions that make arrays (`np`, `from numpy import zeros`) are rebound in them, and put back afterwards; modules imported
-    meanwhile get the proxy.
+    Names that are bound to NumPy or to functions that make arrays (`np`, `from numpy import zeros`) are rebound in
+    them, and put back afterwards; modules imported meanwhile get the proxy.
     """
 
     def __init__(self) -> None:
@@ -236,5 +239,3 @@ class enabled:  # noqa: N801 (used as `with lazy_numpy.enabled():`)
                 space[name] = old
         self._changed.clear()
         uninstall(self._root)
-
-

@@ -1,8 +1,9 @@
 """The lazy array and the lazy scalar.
 
-Owns: `ndarray`, an array whose contents are a promise, with NumPy's views: an array is either whole (it holds its value alone) or a layout on a storage that
-it shares with other views; and `scalar`, what reductions and indexing give, which behaves as NumPy's scalars do without reading.  Operators and methods are attached
-by `operators` and `methods`; what an operation means lives in `mapping`.  May import lazy_core and NumPy.
+Owns: `ndarray`, an array whose contents are a promise, with NumPy's views: an array is either whole (it holds its value
+alone) or a layout on a storage that it shares with other views; and `scalar`, what reductions and indexing give, which
+behaves as NumPy's scalars do without reading.  Operators and methods are attached by `operators` and `methods`; what an
+operation means lives in `mapping`.  May import lazy_core and NumPy.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
 from lazy_core import values
 from lazy_core.shape import Shape
 from lazy_core.storage import Layout, Storage
@@ -35,11 +37,11 @@ class _ArrayType(type):
         return subclass is cls or issubclass(subclass, np.ndarray)
 
 
-class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
+class ndarray(metaclass=_ArrayType):
     """A lazy array: NumPy's `ndarray`, recorded instead of computed.
 
-    Slicing, transposing and reshaping give views that alias, as in NumPy.  Reading the contents (printing, `float`, `np.asarray`, `tolist`) is a barrier.
-    `ndarray(shape, dtype)` makes zeros.
+    Slicing, transposing and reshaping give views that alias, as in NumPy.  Reading the contents (printing, `float`,
+    `np.asarray`, `tolist`) is a barrier. `ndarray(shape, dtype)` makes zeros.
     """
 
     __slots__ = ("__weakref__", "_layout", "_shape", "_storage", "_value", "_writeable")
@@ -52,6 +54,7 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
     _writeable: bool
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None) -> Any:
+        """Zeros of a shape, or a copy of a buffer's contents."""
         from .convert import from_numpy
 
         made = np.zeros(shape, dtype) if buffer is None else np.ndarray(shape, dtype, buffer, offset, strides, order)
@@ -178,12 +181,13 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 (NumPy's name)
         return _unpickle, (self.__array__(),)
 
 
-class scalar:  # noqa: N801 (as NumPy's scalars are written)
+class scalar:
     """A lazy scalar: what NumPy's reductions and integer indexing return as `np.float64` and the like, not read yet.
 
-    Arithmetic stays lazy and promotes as a NumPy scalar does.  `float`, `bool`, formatting, hashing, comparing for a branch read it (a barrier).  It calls itself
-    an instance of its NumPy type (`isinstance(s, np.float64)`, and of float where that one is), and never of `np.ndarray`.  C code that
-    looks at the real type (json's encoder, say) wants `s.item()`.
+    Arithmetic stays lazy and promotes as a NumPy scalar does.  `float`, `bool`, formatting, hashing, comparing for a
+    branch read it (a barrier).  It calls itself an instance of its NumPy type (`isinstance(s, np.float64)`, and of
+    float where that one is), and never of `np.ndarray`.  C code that looks at the real type (json's encoder, say) wants
+    `s.item()`.
     """
 
     __slots__ = ("__weakref__", "_shape", "_value")

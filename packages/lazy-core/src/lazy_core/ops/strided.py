@@ -1,11 +1,13 @@
 """Strided reads and writes: any view of a dense storage, as slices, reshapes and pads.
 
-Owns: the plan that turns `(sizes, strides, offset)` into static XLA operations, and the two operations built on it.  A view is first matched
-against the dimensions of the base itself (slices with steps); else against a mixed-radix numbering of the flat storage, one level a stride;
-only windows that overlap are gathered.  Writes are the transpose of the read plan: the update is padded back to the storage and selected,
-which XLA fuses into one pass, or, where it is small, put in place by dynamic-update-slice.
+Owns: the plan that turns `(sizes, strides, offset)` into static XLA operations, and the two operations built on it.  A
+view is first matched against the dimensions of the base itself (slices with steps); else against a mixed-radix
+numbering of the flat storage, one level a stride; only windows that overlap are gathered.  Writes are the transpose of
+the read plan: the update is padded back to the storage and selected, which XLA fuses into one pass, or, where it is
+small, put in place by dynamic-update-slice.
 
-Layouts and views are plain nested tuples `(sizes, strides, offset)`, counted in elements.  May import `ops.registry`, `ir` and jax's lax only.
+Layouts and views are plain nested tuples `(sizes, strides, offset)`, counted in elements.  May import `ops.registry`,
+`ir` and jax's lax only.
 """
 
 from __future__ import annotations
@@ -362,8 +364,9 @@ def _write_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample
 def strided_read(base: Any, *, layout: View, view: View) -> Any:
     """The elements that `view` shows of a storage: dtype[layout sizes] -> dtype[view sizes].
 
-    Attributes: layout, how `base` lies in its storage (sizes, strides, offset 0; dense, in any order of dims); view, (sizes, strides, offset) into
-    the same storage, strides of any sign.  XLA: Slice, Reshape, Transpose, Reverse, Broadcast, Pad; Gather for irregular overlap.
+    Attributes: layout, how `base` lies in its storage (sizes, strides, offset 0; dense, in any order of dims); view,
+    (sizes, strides, offset) into the same storage, strides of any sign.  XLA: Slice, Reshape, Transpose, Reverse,
+    Broadcast, Pad; Gather for irregular overlap.
 
     Raises:
         ValueError: the layout is not dense or the view leaves the storage.
@@ -475,7 +478,8 @@ def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Ex
 def _rewrite_write(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
     """A write makes an earlier one to the same elements needless, if what lies between shares none with it.
 
-    A loop of writes to one region is then as deep as one write, which matters because XLA recomputes a chain of selects in each of its readers.
+    A loop of writes to one region is then as deep as one write, which matters because XLA recomputes a chain of selects
+    in each of its readers.
     """
     layout, view = attributes.kwargs["layout"], attributes.kwargs["view"]
     between: list[tuple[Expr, View]] = []

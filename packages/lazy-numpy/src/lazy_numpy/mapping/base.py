@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
 from lazy_core import values
 from lazy_core.ir import Attrs, attrs
 from lazy_core.ops.registry import Composite
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from .. import convert
 from ..tensor import ndarray, scalar, wrap
@@ -43,6 +44,7 @@ class Recorded:
         self._attrs: dict[Any, Attrs] = {}
 
     def __call__(self, *inputs: Any, **static: Any) -> Any:
+        """Record; the result is a value, or a tuple of them."""
         key = tuple(static.items())
         found = self._attrs.get(key)
         if found is None:

@@ -1,7 +1,7 @@
 """Creation: arrays from nothing, from shapes, and from other arrays.
 
-Owns: what the proxy's `np.zeros`, `np.arange`, `np.array` and the like make.  Whatever NumPy computes on the host here is exact and remembered, as values never change.
-May import `base`, `convert`, lazy_core's ops.
+Owns: what the proxy's `np.zeros`, `np.arange`, `np.array` and the like make.  Whatever NumPy computes on the host here
+is exact and remembered, as values never change. May import `base`, `convert`, lazy_core's ops.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 from lazy_core.values import Value
@@ -93,7 +94,9 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
 
 
 @lowers(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Any:
     """`np.full_like`."""
     return full(a.shape if shape is None else shape, fill_value, a.dtype if dtype is None else dtype)
 
@@ -118,7 +121,17 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     return host_made(np.arange, args, dtype, **named)
 
 
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
     """`np.linspace`, computed on the host: exact."""
     if type(num) is int and endpoint is True and retstep is False and axis == 0:
         return host_made(np.linspace, (start, stop, num), dtype)
@@ -140,7 +153,7 @@ def _eye(*, n: int, m: int, k: int, dtype: np.dtype) -> Any:
     return ops.eye(n=n, m=m, k=k, dtype=dtype)
 
 
-def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:  # noqa: N803
+def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """`np.eye`."""
     kind = np.dtype(dtype)
     if not dtypes.supports(kind):
@@ -153,7 +166,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
     return eye(n, dtype=float if dtype is None else dtype)
 
 
-def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:  # noqa: N803
+def tri(N: int, M: Any = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
     """`np.tri`."""
     made = ones((N, N if M is None else M), dtype)
     return shapes.tril(made, k) if type(made) is ndarray else np.tri(N, M, k, dtype)
@@ -183,7 +196,17 @@ def _stacked(x: Any, dtype: Any) -> Any:
     return shapes.stack([p if convert.is_lazy(p) else np.asarray(p) for p in parts])
 
 
-def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K", subok: bool = False, ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:  # noqa: A002
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+) -> Any:
     """`np.array`: a lazy array where its dtype can be lazy, else NumPy's."""
     return _make(object, dtype, copy, ndmin, np.array, {"order": order, "subok": subok, "ndmin": ndmin})
 
@@ -203,7 +226,7 @@ def _make(x: Any, dtype: Any, copy: Any, ndmin: int, maker: Any, keywords: dict[
         stacked = _stacked(x, dtype)
         if stacked is None:
             made = maker(x, dtype, **keywords)
-            result = convert.from_numpy(made, owned=maker is np.array or made is not x and not isinstance(x, np.ndarray))
+            result = convert.from_numpy(made, owned=maker is np.array or (made is not x and not isinstance(x, np.ndarray)))
             return result
         x, copy = stacked, None
     if type(x) is scalar:

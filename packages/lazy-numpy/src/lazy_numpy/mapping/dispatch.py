@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core.errors import DtypeError, UnsupportedError
 
 from .. import fallback
@@ -21,7 +22,17 @@ FAMILIES = (creation, elementwise, fourier, indexing, linalg, reductions, shapes
 
 # Of these NumPy is the only maker: text, files, and questions about memory.  They read, and are no fallbacks.
 _HOST = frozenset(
-    (np.array_repr, np.array_str, np.array2string, np.save, np.savez, np.savez_compressed, np.savetxt, np.may_share_memory, np.shares_memory)
+    (
+        np.array_repr,
+        np.array_str,
+        np.array2string,
+        np.save,
+        np.savez,
+        np.savez_compressed,
+        np.savetxt,
+        np.may_share_memory,
+        np.shares_memory,
+    )
 )
 
 
@@ -59,7 +70,9 @@ def _share(a: Any, b: Any, **_: Any) -> bool:
     return bool(low_a < high_b and low_b < high_a)
 
 
-rehost.install()
-_hooks["function"] = on_function
-_hooks["getitem"] = indexing.getitem
-_hooks["setitem"] = indexing.setitem
+def install() -> None:
+    """Let the arrays' protocols find the mapping, and add NumPy's own code for what it lacks."""
+    rehost.install()
+    _hooks["function"] = on_function
+    _hooks["getitem"] = indexing.getitem
+    _hooks["setitem"] = indexing.setitem

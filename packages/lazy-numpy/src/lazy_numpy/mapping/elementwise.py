@@ -1,6 +1,7 @@
 """Elementwise functions that are not ufuncs, and small compositions of ufuncs.
 
-Owns: clip, round, real and imag, nan_to_num, closeness, differences, interpolation, counting.  May import `base`, `ufuncs`, lazy_core's ops.
+Owns: clip, round, real and imag, nan_to_num, closeness, differences, interpolation, counting.  May import `base`,
+`ufuncs`, lazy_core's ops.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import operator
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 
@@ -44,7 +46,9 @@ def astype(a: Any, dtype: Any, casting: Any = "unsafe", copy: bool = True) -> An
 
 
 @lowers(np.clip)
-def clip(a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: Any = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE, **kwargs: Any) -> Any:  # noqa: A002
+def clip(
+    a: Any, a_min: Any = NO_VALUE, a_max: Any = NO_VALUE, out: Any = None, *, min: Any = NO_VALUE, max: Any = NO_VALUE, **kwargs: Any
+) -> Any:
     """`np.clip`."""
     low = a_min if a_min is not NO_VALUE else min if min is not NO_VALUE else None
     high = a_max if a_max is not NO_VALUE else max if max is not NO_VALUE else None
@@ -360,13 +364,17 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 @lowers(np.nansum)
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+) -> Any:
     """`np.nansum`."""
     return reductions.sum(_without_nan(a, 0), axis, dtype, out, keepdims, initial, where)
 
 
 @lowers(np.nanprod)
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+) -> Any:
     """`np.nanprod`."""
     return reductions.prod(_without_nan(a, 1), axis, dtype, out, keepdims, initial, where)
 
@@ -380,7 +388,7 @@ def _without_nan(a: Any, neutral: int) -> ndarray:
 def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """`np.nanmean`."""
     a = array(a)
-    if a._shape.dtype.kind not in "fc" or where is not True and where is not NO_VALUE:
+    if a._shape.dtype.kind not in "fc" or (where is not True and where is not NO_VALUE):
         return reductions.mean(a, axis, dtype, out, keepdims, where=where)
     return reductions.mean(a, axis, dtype, out, keepdims, where=~np.isnan(a))
 
@@ -399,7 +407,7 @@ def nanmin(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, ini
 
 def _nan_extreme(ufunc: np.ufunc, function: Any, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     a = array(a)
-    if a._shape.dtype.kind != "f" or initial is not NO_VALUE or where is not NO_VALUE and where is not True:
+    if a._shape.dtype.kind != "f" or initial is not NO_VALUE or (where is not NO_VALUE and where is not True):
         raise NotLowered("an initial value, a mask, or a dtype that is not floating")
     highest = ufunc is np.fmax
     blank = np.where(np.isnan(a), a._shape.dtype.type(-np.inf if highest else np.inf), a)

@@ -11,6 +11,7 @@ import operator
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 
@@ -71,7 +72,9 @@ def _along(a: Any, kind: str, n: Any, axis: int, norm: Any) -> Any:
         raise NotLowered("half precision")
     if kind == "rfft":
         if a._shape.dtype.kind == "c":
-            raise TypeError("ufunc 'rfft_n_even' did not contain a loop with signature matching types <class 'numpy.dtypes.Complex128DType'> -> None")
+            raise TypeError(
+                "ufunc 'rfft_n_even' did not contain a loop with signature matching types <class 'numpy.dtypes.Complex128DType'> -> None"
+            )
         dtype = np.dtype(np.float32 if single else np.float64)
     else:
         dtype = np.dtype(np.complex64 if single else np.complex128)

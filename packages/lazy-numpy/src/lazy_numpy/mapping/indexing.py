@@ -1,16 +1,18 @@
 """Indexing: views by basic keys, advanced keys by integers and masks, and the functions that index.
 
-Owns: NumPy's rules for keys, and its IndexErrors: an index is checked on the host where it comes from there, by what is known of its bounds where it is computed, and
-else by reading it.  A mask is written by a select; reading through one has a shape that depends on data, so it is a barrier.
-May import `base`, `ufuncs`, `ranges`, lazy_core.
+Owns: NumPy's rules for keys, and its IndexErrors: an index is checked on the host where it comes from there, by what is
+known of its bounds where it is computed, and else by reading it.  A mask is written by a select; reading through one
+has a shape that depends on data, so it is a barrier. May import `base`, `ufuncs`, `ranges`, lazy_core.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
 import numpy as np
+
 from lazy_core import events, ops, values
 from lazy_core.barrier import flush
 from lazy_core.shape import Shape
@@ -209,7 +211,9 @@ def _parse(a: ndarray, key: Any) -> Any:
     for i, k in enumerate(parts):
         if k is None or k is Ellipsis or isinstance(k, slice) or type(k) is ndarray:
             continue
-        if isinstance(k, (list, tuple, range)) or (not isinstance(k, np.ndarray) and hasattr(k, "__array__") and type(k) is not scalar and not isinstance(k, np.generic)):
+        if isinstance(k, (list, tuple, range)) or (
+            not isinstance(k, np.ndarray) and hasattr(k, "__array__") and type(k) is not scalar and not isinstance(k, np.generic)
+        ):
             k = parts[i] = np.asarray(k)
             if k.size == 0 and k.dtype == np.float64:
                 k = parts[i] = k.astype(np.intp)
@@ -305,7 +309,8 @@ def _check_mask(mask: Any, dims: tuple[int, ...], start: int) -> None:
     for i, n in enumerate(mask.shape):
         if dims[start + i] != n:
             raise IndexError(
-                f"boolean index did not match indexed array along axis {start + i}; size of axis is {dims[start + i]} but size of corresponding boolean axis is {n}"
+                f"boolean index did not match indexed array along axis {start + i}; size of axis is {dims[start + i]} "
+                f"but size of corresponding boolean axis is {n}"
             )
 
 
@@ -363,7 +368,7 @@ def _result_dims(found: Advanced) -> tuple[int, ...]:
     joint = np.broadcast_shapes(*[i.shape.dims for i in found.indices])
     dims = found.view._shape.dims
     axes = found.axes
-    if all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False)):
+    if all(b == a + 1 for a, b in itertools.pairwise(axes)):
         return dims[: axes[0]] + joint + dims[axes[-1] + 1 :]
     return joint + tuple([n for i, n in enumerate(dims) if i not in axes])
 
@@ -414,7 +419,10 @@ def _set_mask(a: ndarray, mask: Any, incoming: Any) -> None:
     positions = np.nonzero(_read(mask, "an assignment of as many elements as a boolean mask selects"))
     count = len(positions[0])
     if len(dims) == len(trailing) + 1 and dims[0] not in (1, count):
-        raise ValueError(f"NumPy boolean array indexing assignment cannot assign {dims[0]} input values to the {count} output values where the mask is true")
+        raise ValueError(
+            f"NumPy boolean array indexing assignment cannot assign {dims[0]} input values "
+            f"to the {count} output values where the mask is true"
+        )
     _put(Advanced(a, tuple(range(mask.ndim)), [_index_value(p) for p in positions], None), incoming, accumulate=False)
 
 
@@ -425,7 +433,9 @@ def _put(found: Advanced, incoming: Any, accumulate: bool) -> None:
         fitted = ufuncs.fit(incoming, Shape.of(dims, view._shape.dtype))
     except ValueError:
         given = str(incoming.shape.dims).replace(" ", "")
-        raise ValueError(f"shape mismatch: value array of shape {given} could not be broadcast to indexing result of shape {str(dims).replace(' ', '')}") from None
+        raise ValueError(
+            f"shape mismatch: value array of shape {given} could not be broadcast to indexing result of shape {str(dims).replace(' ', '')}"
+        ) from None
     view._put(_index_put(view._get(), fitted, *found.indices, axes=found.axes, accumulate=accumulate))
 
 

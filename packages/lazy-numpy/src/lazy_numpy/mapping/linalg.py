@@ -1,7 +1,7 @@
 """Products and decompositions of matrices.
 
-Owns: `np.dot` to `np.einsum`, and `np.linalg`.  NumPy raises LinAlgError for a singular or indefinite matrix, so `inv`, `solve` and `cholesky` read one flag.
-May import `base`, `reductions`, `shapes`, lazy_core's ops.
+Owns: `np.dot` to `np.einsum`, and `np.linalg`.  NumPy raises LinAlgError for a singular or indefinite matrix, so `inv`,
+`solve` and `cholesky` read one flag. May import `base`, `reductions`, `shapes`, lazy_core's ops.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
+
 from lazy_core import ops
 from lazy_core.ir import const
-from numpy.linalg import LinAlgError
 
 from .. import dtypes
 from ..fallback import NotLowered
@@ -76,7 +77,8 @@ def inner(a: Any, b: Any, /) -> Any:
     if x._shape.dims[-1] != y._shape.dims[-1]:
         left, right = (str(v._shape.dims).replace(" ", "") for v in (x, y))
         raise ValueError(
-            f"shapes {left} and {right} not aligned: {x._shape.dims[-1]} (dim {x._shape.ndim - 1}) != {y._shape.dims[-1]} (dim {y._shape.ndim - 1})"
+            f"shapes {left} and {right} not aligned: "
+            f"{x._shape.dims[-1]} (dim {x._shape.ndim - 1}) != {y._shape.dims[-1]} (dim {y._shape.ndim - 1})"
         )
     return wrap_any(_contract(x._get(), y._get(), contract=((x._shape.ndim - 1,), (y._shape.ndim - 1,)), dtype=dtype))
 
@@ -184,7 +186,9 @@ def _linalg(x: Any, *rest: Any, name: str, dtype: np.dtype, static: tuple[Any, .
     if name in ("inv", "solve", "cholesky"):
         axes = tuple(range(len(result.shape.dims)))
         finite = ops.all(ops.isfinite(result), axes=axes, keepdims=False)
-        given = ops.all(ops.isfinite(x) if x.shape.dtype.kind in "fc" else ops.eq(x, x), axes=tuple(range(len(x.shape.dims))), keepdims=False)
+        given = ops.all(
+            ops.isfinite(x) if x.shape.dtype.kind in "fc" else ops.eq(x, x), axes=tuple(range(len(x.shape.dims))), keepdims=False
+        )
         return result, ops.logical_and(given, ops.logical_not(finite))
     return result
 
@@ -212,7 +216,8 @@ def solve(a: Any, b: Any) -> Any:
     vector = y._shape.ndim == 1
     if (y._shape.dims[0] if vector else y._shape.dims[-2]) != x._shape.dims[-1]:
         raise ValueError(
-            f"solve: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature (m,m),(m{'' if vector else ',n'})->(m{'' if vector else ',n'}) "
+            "solve: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            f"{'(m,m),(m)->(m)' if vector else '(m,m),(m,n)->(m,n)'} "
             f"(size {y._shape.dims[0] if vector else y._shape.dims[-2]} is different from {x._shape.dims[-1]})"
         )
     if not vector and x._shape.dims[:-2] != y._shape.dims[:-2]:
@@ -274,7 +279,7 @@ def svdvals(x: Any, /) -> Any:
 
 
 @lowers(np.linalg.eigh)
-def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+def eigh(a: Any, UPLO: str = "L") -> Any:
     """`np.linalg.eigh`."""
     x, dtype = _square(a)
     if UPLO.upper() not in ("L", "U"):
@@ -293,13 +298,13 @@ def _lower(x: ndarray) -> ndarray:
 
 
 @lowers(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """`np.linalg.eigvalsh`."""
     return eigh(a, UPLO)[0]
 
 
 @lowers(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """`np.linalg.norm`: vectors of any order, matrices by Frobenius, one and infinity."""
     a = array(x)
     if a._shape.dtype.kind in "biu":
@@ -316,7 +321,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return result
 
 
-def _vector_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:  # noqa: A002
+def _vector_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")
     if ord == 2:
@@ -334,7 +339,7 @@ def _vector_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) ->
     return reductions.sum(size**ord, axes, None, None, keepdims) ** (1.0 / ord)
 
 
-def _matrix_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:  # noqa: A002
+def _matrix_norm(a: ndarray, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     row, column = axes
     if ord in ("fro", "f"):
         return _vector_norm(a, 2, axes, keepdims)

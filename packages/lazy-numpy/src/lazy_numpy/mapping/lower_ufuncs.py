@@ -1,6 +1,7 @@
 """What each NumPy ufunc is in core operations, on operands already in the dtype of NumPy's loop.
 
-Owns: the tables `PLAIN` (one core operation), `BUILT` (several), `BOOL` and `COMPLEX` (where these dtypes differ).  Dtypes and promotion are not decided here.  May import lazy_core's ops and ir.
+Owns: the tables `PLAIN` (one core operation), `BUILT` (several), `BOOL` and `COMPLEX` (where these dtypes differ).
+Dtypes and promotion are not decided here.  May import lazy_core's ops and ir.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import Expr, const
 
@@ -137,6 +139,7 @@ BOOL: dict[str, Build] = {
     "trunc": lambda x: x,
 }
 
+
 def _to(x: Expr, dtype: Any) -> Expr:
     return x if x.shape.dtype == dtype else ops.convert(x, dtype=np.dtype(dtype))
 
@@ -190,7 +193,7 @@ BUILT: dict[str, Build] = {
 }
 
 
-# ------------------------------------------------------------------ complex numbers are ordered by their real parts, then by their imaginary parts
+# ------------------------------------------------------------------ complex numbers are ordered by real part, then imaginary
 
 
 def _ordered(strict: Any, name: str) -> Build:

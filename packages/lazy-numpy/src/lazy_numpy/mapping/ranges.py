@@ -1,7 +1,7 @@
 """What is known of the integers in a value, so that an index need not be read to be checked.
 
-Owns: a weak table from values to (least, greatest): of arrays that came from the host, and of operations whose results are bounded by nature (argmin, argsort, arange).
-May import lazy_core only.
+Owns: a weak table from values to (least, greatest): of arrays that came from the host, and of operations whose results
+are bounded by nature (argmin, argsort, arange). May import lazy_core only.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 
@@ -68,7 +69,16 @@ _UFUNC = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "mi
 _fast: dict[Any, tuple[tuple[int, ...], np.dtype]] = {}
 
 
-def reduce(kind: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+def reduce(
+    kind: str,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Any:
     """One of NumPy's reductions by ufunc: kind is sum, prod, max, min, any or all."""
     if type(a) is not ndarray:
         a = array(a)
@@ -90,12 +100,17 @@ def reduce(kind: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = No
     else:
         if kind not in _NEUTRAL:
             if initial is NO_VALUE:
-                raise ValueError(f"reduction operation '{_COMBINE[kind].__name__}' does not have an identity, so to use a where mask one has to specify 'initial'")
+                raise ValueError(
+                    f"reduction operation '{_COMBINE[kind].__name__}' does not have an identity, "
+                    "so to use a where mask one has to specify 'initial'"
+                )
             neutral = initial
         else:
             neutral = _NEUTRAL[kind]
         mask = array(where)
-        value = _reduce_where(a._get(), mask._get(), kind=kind, axes=axes, keepdims=keepdims, dtype=target, neutral=np.asarray(neutral).astype(target).item())
+        value = _reduce_where(
+            a._get(), mask._get(), kind=kind, axes=axes, keepdims=keepdims, dtype=target, neutral=np.asarray(neutral).astype(target).item()
+        )
     result = wrap_any(value)
     if initial is not NO_VALUE and initial is not None:
         result = _COMBINE[kind](result, target.type(initial))
@@ -114,37 +129,41 @@ def _dtype(kind: str, given: np.dtype, dtype: Any) -> np.dtype:
 
 
 @lowers(np.sum)
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:  # noqa: A001
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+) -> Any:
     """`np.sum`."""
     return reduce("sum", a, axis, dtype, out, keepdims, initial, where)
 
 
 @lowers(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True
+) -> Any:
     """`np.prod`."""
     return reduce("prod", a, axis, dtype, out, keepdims, initial, where)
 
 
 @lowers(np.max, np.amax)
-def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:  # noqa: A001
+def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
     """`np.max`."""
     return reduce("max", a, axis, None, out, keepdims, initial, where)
 
 
 @lowers(np.min, np.amin)
-def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:  # noqa: A001
+def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
     """`np.min`."""
     return reduce("min", a, axis, None, out, keepdims, initial, where)
 
 
 @lowers(np.any)
-def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:  # noqa: A001
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """`np.any`."""
     return reduce("any", a, axis, None, out, keepdims, NO_VALUE, where)
 
 
 @lowers(np.all)
-def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:  # noqa: A001
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """`np.all`."""
     return reduce("all", a, axis, None, out, keepdims, NO_VALUE, where)
 
@@ -232,7 +251,16 @@ def _spread(a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, w
 
 @lowers(np.var)
 def var(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """`np.var`."""
     return _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, root=False)
@@ -240,7 +268,16 @@ def var(
 
 @lowers(np.std)
 def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """`np.std`."""
     return _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, root=True)

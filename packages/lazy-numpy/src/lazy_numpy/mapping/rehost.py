@@ -1,8 +1,9 @@
 """NumPy's own Python functions, run over lazy arrays.
 
-Owns: a second life for functions that NumPy writes in Python (gradients, quantiles, covariances, polynomials): the same code, with globals in which `asarray`, `zeros` and the
-like keep arrays lazy, so that what it does is NumPy's by construction and each step is recorded.  Where such a function needs more than lazy arrays can do, NumPy runs it on
-the host instead, counted as a fallback.  May import `base`, `creation`, `proxy`.
+Owns: a second life for functions that NumPy writes in Python (gradients, quantiles, covariances, polynomials): the same
+code, with globals in which `asarray`, `zeros` and the like keep arrays lazy, so that what it does is NumPy's by
+construction and each step is recorded.  Where such a function needs more than lazy arrays can do, NumPy runs it on the
+host instead, counted as a fallback.  May import `base`, `creation`, `proxy`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from lazy_core.errors import DtypeError, UnsupportedError
 
 from ..fallback import NotLowered

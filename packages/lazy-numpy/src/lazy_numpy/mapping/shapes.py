@@ -5,12 +5,14 @@ Owns: reshape to atleast_nd; concatenate to pad.  May import `base`, lazy_core's
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 
@@ -378,7 +380,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         each, extra = divmod(length, sections)
         cuts = [i * each + min(i, extra) for i in range(sections + 1)]
     lead = (slice(None),) * index
-    return [ary[(*lead, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [ary[(*lead, slice(a, b))] for a, b in itertools.pairwise(cuts)]
 
 
 @lowers(np.split)
@@ -425,7 +427,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 
 
 @lowers(np.tile)
-def tile(A: Any, reps: Any) -> Any:  # noqa: N803
+def tile(A: Any, reps: Any) -> Any:
     """`np.tile`."""
     a = array(A)
     reps = dims_of(reps)
@@ -501,7 +503,11 @@ def pad(array_: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
         if kwargs:
             raise NotLowered(f"the keywords {', '.join(kwargs)}")
         if np.ndim(fill) == 0:
-            value = array(fill)._get() if not isinstance(fill, (int, float, complex, np.generic)) else const(np.asarray(fill)[()], a._shape.dtype)
+            value = (
+                array(fill)._get()
+                if not isinstance(fill, (int, float, complex, np.generic))
+                else const(np.asarray(fill)[()], a._shape.dtype)
+            )
             return wrap(_pad(a._get(), value, edges=tuple([(int(lo), int(hi)) for lo, hi in edges])))
         raise NotLowered("a constant for each edge")
     if mode in ("edge", "wrap", "reflect", "symmetric") and not kwargs and all(a._shape.dims):
@@ -596,5 +602,3 @@ def size(a: Any, axis: Any = None) -> int:
     """`np.size`."""
     total: int = a._shape.size if axis is None else math.prod(a._shape.dims[i] for i in axes_tuple(axis, a._shape.ndim))
     return total
-
-

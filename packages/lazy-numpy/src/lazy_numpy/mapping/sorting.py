@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from lazy_core import ops
 from lazy_core.ir import const
 
@@ -163,7 +164,7 @@ def _quantiles(a: Any, q: Any, scale: float, axis: Any, out: Any, method: str, k
     host = np.asarray(q)
     if method != "linear" or weights is not None or rest or isinstance(axis, (tuple, list)) or host.ndim > 1 or host.size > 64:
         raise NotLowered("another method, weights, several axes, or many quantiles")
-    if x._shape.dtype != np.float64 and x._shape.dtype.kind not in "iu" or host.dtype.kind not in "iuf":
+    if (x._shape.dtype != np.float64 and x._shape.dtype.kind not in "iu") or host.dtype.kind not in "iuf":
         raise NotLowered(f"quantiles in {x._shape.dtype}")
     qs = host.astype(float) / scale
     if not ((qs >= 0) & (qs <= 1)).all():
@@ -177,7 +178,16 @@ def _quantiles(a: Any, q: Any, scale: float, axis: Any, out: Any, method: str, k
 
 @lowers(np.quantile)
 def quantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *, weights: Any = None, **rest: Any
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    **rest: Any,
 ) -> Any:
     """`np.quantile` by linear interpolation."""
     return _quantiles(a, q, 1.0, axis, out, method, keepdims, weights, rest)
@@ -185,7 +195,16 @@ def quantile(
 
 @lowers(np.percentile)
 def percentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *, weights: Any = None, **rest: Any
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+    **rest: Any,
 ) -> Any:
     """`np.percentile` by linear interpolation."""
     return _quantiles(a, q, 100.0, axis, out, method, keepdims, weights, rest)

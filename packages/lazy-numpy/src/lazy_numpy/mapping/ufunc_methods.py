@@ -14,10 +14,26 @@ from ..tensor import ndarray
 from . import reductions, ufuncs
 from .base import NO_VALUE, array
 
-_KIND: dict[np.ufunc, str] = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
+_KIND: dict[np.ufunc, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_or: "any",
+    np.logical_and: "all",
+}
 
 
-def reduce(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NO_VALUE, where: Any = True) -> Any:
+def reduce(
+    ufunc: np.ufunc,
+    a: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Any:
     """`ufunc.reduce`."""
     kind = _KIND.get(ufunc)
     a = array(a)
@@ -49,7 +65,8 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, *operands: Any) -> None:
     """`ufunc.at`: unbuffered, so that repeated indices count each time."""
     from . import indexing
 
-    reduce_as = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}.get(ufunc)
+    names: dict[Any, str] = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
+    reduce_as = names.get(ufunc)
     if reduce_as is None or type(a) is not ndarray or a._shape.dtype.kind not in ("iufc" if reduce_as in ("add", "mul") else "iuf"):
         raise NotLowered("only add, subtract, multiply, maximum and minimum have an `at` here, and of numbers")
     values = array(operands[0])

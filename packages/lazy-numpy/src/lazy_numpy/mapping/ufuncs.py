@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from lazy_core import ops, values
 from lazy_core.errors import DtypeError, UnsupportedError
 from lazy_core.ir import NO_ATTRS, Attrs, attrs, const
@@ -88,7 +89,11 @@ def plan(ufunc: np.ufunc, kinds: tuple[Any, ...], dims: tuple[tuple[int, ...], .
         raise NotLowered(f"no lowering on {', '.join(map(str, loop))}")
     plain = lower_ufuncs.PLAIN.get(name)
     target: Any
-    if build is plain and all(isinstance(k, type) or k == d for k, d in zip(kinds, loop, strict=True)) and _keeps_output(plain, dims, loop, outputs):
+    if (
+        build is plain
+        and all(isinstance(k, type) or k == d for k, d in zip(kinds, loop, strict=True))
+        and _keeps_output(plain, dims, loop, outputs)
+    ):
         target, attributes = plain, NO_ATTRS
     else:
         target, attributes = _composite(name), attrs(loop=loop, outputs=outputs)
@@ -128,7 +133,7 @@ def _check_shapes(dims: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 def _check_core_dims(ufunc: np.ufunc, dims: tuple[tuple[int, ...], ...]) -> None:
-    """Let NumPy say what is wrong with the shapes: it looks before it computes, so operands of no size along what is not at fault will do."""
+    """Let NumPy say what is wrong with the shapes: it looks before it computes."""
     sizes: dict[str, set[int]] = {}
     for term, d in zip((ufunc.signature or "").split("->")[0][1:-1].split("),("), dims, strict=True):
         names = [n for n in term.split(",") if n]
@@ -267,9 +272,7 @@ def fit(value: Any, shape: Any) -> Any:
         while len(dims) > len(shape.dims) and dims[0] == 1:
             dims = dims[1:]
         if len(dims) > len(shape.dims) or any(n not in (1, m) for n, m in zip(reversed(dims), reversed(shape.dims), strict=False)):
-            raise ValueError(
-                f"could not broadcast input array from shape {_text(value.shape.dims)} into shape {_text(shape.dims)}"
-            )
+            raise ValueError(f"could not broadcast input array from shape {_text(value.shape.dims)} into shape {_text(shape.dims)}")
         if dims != value.shape.dims:
             value = _record(ops.reshape, (value,), attrs(dims=dims))
     return _record(assign, (value,), _fit(shape))
@@ -322,15 +325,28 @@ def _finish(ufunc: np.ufunc, result: Any, out: Any, mask: Any, casting: Any) -> 
     if out is None:
         if mask is None:
             return wrap_any(result)
-        return wrap(_record(where_assign, (mask, result, values.from_host(np.zeros(_check_shapes((result.shape.dims, mask.shape.dims)), result.shape.dtype)))))
+        return wrap(
+            _record(
+                where_assign,
+                (mask, result, values.from_host(np.zeros(_check_shapes((result.shape.dims, mask.shape.dims)), result.shape.dtype))),
+            )
+        )
     if not np.can_cast(result.shape.dtype, out.dtype, casting):
         _raise_cast(ufunc, result.shape.dtype, out.dtype, casting)
     needed = result.shape.dims if mask is None else _check_shapes((result.shape.dims, mask.shape.dims))
     if _check_shapes((needed, out.shape)) != out.shape:
-        raise ValueError(f"non-broadcastable output operand with shape {_text(out.shape)} doesn't match the broadcast shape {_text(_check_shapes((needed, out.shape)))}")
+        raise ValueError(
+            f"non-broadcastable output operand with shape {_text(out.shape)} "
+            f"doesn't match the broadcast shape {_text(_check_shapes((needed, out.shape)))}"
+        )
     if type(out) is not ndarray:  # NumPy's own array: write into it
         host = np.asarray(values.to_host(result))
-        np.copyto(out, host, casting=casting, where=True if mask is None else values.to_host(mask) if isinstance(mask, values.Value) else bool(mask.value))
+        np.copyto(
+            out,
+            host,
+            casting=casting,
+            where=True if mask is None else values.to_host(mask) if isinstance(mask, values.Value) else bool(mask.value),
+        )
         return out
     if mask is None:
         out._put(fit(result, out._shape))
@@ -360,7 +376,8 @@ def finish_in_place(ufunc: np.ufunc, target: ndarray, result: Any, other: Any) -
         _raise_cast(ufunc, dtype, target._shape.dtype, "same_kind")
     if value.shape.dims != target._shape.dims and _check_shapes((value.shape.dims, target._shape.dims)) != target._shape.dims:
         raise ValueError(
-            f"non-broadcastable output operand with shape {_text(target._shape.dims)} doesn't match the broadcast shape {_text(value.shape.dims)}"
+            f"non-broadcastable output operand with shape {_text(target._shape.dims)} "
+            f"doesn't match the broadcast shape {_text(value.shape.dims)}"
         )
     target._put(fit(value, target._shape))
     return target
