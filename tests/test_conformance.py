@@ -77,3 +77,18 @@ def test_tables_name_only_operations(frontends):
     """A frontend's table has no entry that the registry lacks: it would never be run."""
     for found in frontends.values():
         assert not set(found.conformance) - set(REGISTRY), found.name
+
+
+def test_named_but_missing_frontend_is_an_error(pytestconfig):
+    """A typing mistake in --frontends or --dtypes cannot pass for a run."""
+    options = next(p for p in pytestconfig.pluginmanager.get_plugins() if hasattr(p, "selected_frontends"))
+
+    class Mistaken:
+        @staticmethod
+        def getoption(name):
+            return {"--frontends": "torhc", "--dtypes": "flaot32"}[name]
+
+    with pytest.raises(pytest.UsageError, match="torhc"):
+        options.selected_frontends(Mistaken)
+    with pytest.raises(pytest.UsageError, match="flaot32"):
+        options.selected_dtypes(Mistaken)
