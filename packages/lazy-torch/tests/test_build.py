@@ -16,17 +16,16 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_plain_import_torch_finds_the_device_and_loads_neither_jax_nor_core() -> None:
-    done = run("import torch, sys; x = torch.empty(2, device='lazy'); print(x.device, 'jax' in sys.modules, 'lazy_core' in sys.modules)", TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    done = run(
+        "import torch, sys; x = torch.empty(2, device='lazy'); print(x.device, 'jax' in sys.modules, 'lazy_core' in sys.modules)",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="1",
+    )
     assert done.stdout.split() == ["lazy:0", "False", "False"], done.stderr
     assert done.stderr == ""
 
 
 def test_autoload_without_a_binary_is_silent_and_an_explicit_import_says_what_is_missing(tmp_path: Path) -> None:
-    code = (
-        "import torch\n"
-        "try:\n    import lazy_torch\n"
-        "except Exception as e:\n    print(type(e).__name__, e)\n"
-    )
+    code = "import torch\ntry:\n    import lazy_torch\nexcept Exception as e:\n    print(type(e).__name__, e)\n"
     done = run(code, TORCH_DEVICE_BACKEND_AUTOLOAD="1", LAZY_TORCH_BUILD_DIR=str(tmp_path / "none"), PATH="/nonexistent", CXX="")
     if any(build.PREBUILT.glob("*/*.so")):
         return  # this installation carries a binary
@@ -41,7 +40,9 @@ def test_a_built_extension_is_found_again_and_copied() -> None:
 
 
 def test_build_into_a_folder_reuses_the_binary(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "lazy_torch", "build", "--into", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "lazy_torch", "build", "--into", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_file() and str(tmp_path) in done.stdout
     assert done.stderr == ""

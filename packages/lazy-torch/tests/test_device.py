@@ -40,7 +40,9 @@ def test_default_device_context() -> None:
         assert nn.Linear(2, 2).weight.device.type == "lazy"
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.uint32])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int8, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.uint32]
+)
 def test_every_dtype_survives_the_round_trip(dtype: torch.dtype) -> None:
     x = torch.tensor([0, 1, 2, 3]).to(dtype)
     y = x.to("lazy")

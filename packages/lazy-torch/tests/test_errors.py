@@ -36,9 +36,9 @@ def test_mixed_devices() -> None:
 
 
 def test_shapes_and_dtypes_that_do_not_fit() -> None:
-    with pytest.raises(RuntimeError, match="broadcast|must match"):
+    with pytest.raises(RuntimeError, match=r"broadcast|must match"):
         torch.ones(3, device="lazy") + torch.ones(4, device="lazy")
-    with pytest.raises(RuntimeError, match="2x3|mat1 and mat2|reduction dim"):
+    with pytest.raises(RuntimeError, match=r"2x3|mat1 and mat2|reduction dim"):
         torch.ones(2, 3, device="lazy") @ torch.ones(2, 3, device="lazy")
     with pytest.raises(RuntimeError, match="can't be cast"):
         torch.ones(3, dtype=torch.int64, device="lazy").add_(1.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -56,7 +57,9 @@ def test_losses() -> None:
 
 def test_scaled_dot_product_attention() -> None:
     q = torch.randn(1, 2, 4, 8)
-    torch.testing.assert_close(F.scaled_dot_product_attention(*[q.to("lazy")] * 3, is_causal=True).cpu(), F.scaled_dot_product_attention(q, q, q, is_causal=True))
+    torch.testing.assert_close(
+        F.scaled_dot_product_attention(*[q.to("lazy")] * 3, is_causal=True).cpu(), F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    )
 
 
 def test_transformer_encoder_in_eval_mode() -> None:
@@ -102,8 +105,14 @@ def test_autocast_does_not_disturb_plain_code() -> None:
 
 
 def test_numbers_keep_their_type_in_promotion() -> None:
-    for make in (lambda d: torch.tensor([1, 2], device=d) * 2.5, lambda d: torch.ones(2, dtype=torch.float16, device=d) + 1, lambda d: torch.ones(2, dtype=torch.bool, device=d) + 1,
-                 lambda d: torch.ones(2, dtype=torch.int8, device=d) * torch.tensor(3), lambda d: torch.ones(2, device=d) * torch.tensor(2.0, dtype=torch.float64)):  # fmt: skip
+    makers: list[Callable[[str], torch.Tensor]] = [
+        lambda d: torch.tensor([1, 2], device=d) * 2.5,
+        lambda d: torch.ones(2, dtype=torch.float16, device=d) + 1,
+        lambda d: torch.ones(2, dtype=torch.bool, device=d) + 1,
+        lambda d: torch.ones(2, dtype=torch.int8, device=d) * torch.tensor(3),
+        lambda d: torch.ones(2, device=d) * torch.tensor(2.0, dtype=torch.float64),
+    ]
+    for make in makers:
         lazy, cpu = make("lazy"), make("cpu")
         assert lazy.dtype == cpu.dtype and torch.equal(lazy.cpu(), cpu)
 

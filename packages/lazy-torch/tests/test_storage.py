@@ -98,7 +98,16 @@ def test_writing_to_a_saved_tensor_is_an_error() -> None:
         y.sum().backward()
 
 
-@pytest.mark.parametrize("pair", [(torch.float32, torch.int32), (torch.float32, torch.uint8), (torch.int64, torch.int16), (torch.float64, torch.float32), (torch.bool, torch.uint8)])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (torch.float32, torch.int32),
+        (torch.float32, torch.uint8),
+        (torch.int64, torch.int16),
+        (torch.float64, torch.float32),
+        (torch.bool, torch.uint8),
+    ],
+)
 def test_views_of_another_dtype(pair: tuple[torch.dtype, torch.dtype]) -> None:
     def program(d: str) -> tuple[torch.Tensor, ...]:
         x = torch.arange(8).remainder(3).to(pair[0]).to(d)

@@ -26,7 +26,9 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 16, bias=False), nn.BatchNorm1d(16))
 
 
-def train(device: str, make: Callable[[Iterable[Any]], torch.optim.Optimizer], steps: int, schedule: bool = False) -> tuple[list[torch.Tensor], list[torch.Tensor], list[float]]:
+def train(
+    device: str, make: Callable[[Iterable[Any]], torch.optim.Optimizer], steps: int, schedule: bool = False
+) -> tuple[list[torch.Tensor], list[torch.Tensor], list[float]]:
     torch.manual_seed(0)
     model = mlp().to(device)
     x, y = torch.randn(8, 16).to(device), torch.randn(8, 16).to(device)
@@ -89,7 +91,15 @@ def test_a_learning_rate_schedule_does_not_recompile() -> None:
 def test_conv_batchnorm_pool_cross_entropy() -> None:
     def go(d: str) -> list[torch.Tensor]:
         torch.manual_seed(0)
-        m = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)).to(d)
+        m = nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 5),
+        ).to(d)
         x = torch.randn(2, 3, 8, 8).to(d).requires_grad_()
         loss = F.cross_entropy(m(x), torch.tensor([1, 2]).to(d))
         loss.backward()

@@ -4,8 +4,8 @@
     model = Model().to("lazy")
     x = torch.randn(8, 16, device="lazy")
 
-Operations on lazy tensors are recorded, and run as one compiled program when a value is read (`print`, `.item()`, `.cpu()`), at an optimizer's step,
-or at `lazy_core.barrier()`.  `to_lazy` and `from_lazy` share a value with another frontend without a copy.
+Operations on lazy tensors are recorded, and run as one compiled program when a value is read (`print`, `.item()`, `.cpu()`), at an
+optimizer's step, or at `lazy_core.barrier()`. `to_lazy` and `from_lazy` share a value with another frontend without a copy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import torch  # may import this package through the `torch.backends` entry point, before the next line
+import torch  # noqa: F401 (may import this package through the `torch.backends` entry point, before the next line)
 
 from . import autoload
 

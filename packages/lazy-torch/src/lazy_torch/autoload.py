@@ -1,6 +1,7 @@
 """What `import torch` runs, through the entry point `torch.backends`: the device is registered if a binary for this torch is there.
 
-Owns: `register` and `activate`.  `register` never compiles, prints or fails, and imports neither jax nor the core: those come with the first operation.
+Owns: `register` and `activate`. `register` never compiles, prints or fails, and imports neither jax nor the core: those come with the
+first operation.
 """
 
 from __future__ import annotations

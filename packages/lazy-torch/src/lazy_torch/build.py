@@ -1,8 +1,8 @@
 """Building the native extension for the torch that is installed, once, and finding it again.
 
-Owns: the compiler call, the key that a binary is filed under, the lock against concurrent builds.  The extension speaks libtorch's C++ ABI, so a binary
-belongs to one torch version, one Python ABI and one state of the sources.  Imports torch for its version and paths; never jax or `lazy_core`, since autoload
-must be quick.
+Owns: the compiler call, the key that a binary is filed under, the lock against concurrent builds. The extension speaks libtorch's C++
+ABI, so a binary belongs to one torch version, one Python ABI and one state of the sources. Imports torch for its version and paths; never
+jax or `lazy_core`, since autoload must be quick.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The module `torch.lazy`: what torch asks of a device's Python module.
 
-Owns: device count, seeds and generator states, synchronisation.  There is one lazy device; what it runs on is XLA's choice (see `lazy_core.config`).
-Imported while torch is imported, so it imports neither jax nor the core at the top.
+Owns: device count, seeds and generator states, synchronisation. There is one lazy device; what it runs on is XLA's choice (see
+`lazy_core.config`). Imported while torch is imported, so it imports neither jax nor the core at the top.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state(which: Any = "lazy") -> torch.Tensor:
-    """The default generator's state: a uint8 tensor of 16 elements (seed and counter) on the lazy device, so that nothing is read by the host."""
+    """The default generator's state: a uint8 tensor of 16 elements (seed and counter), on the lazy device so that the host reads nothing."""
     _index(which)
     state: torch.Tensor = build.native().rng_state()
     return state.view(torch.uint8)

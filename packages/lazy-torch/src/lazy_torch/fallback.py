@@ -1,7 +1,7 @@
 """Operations that no lowering serves: the CPU kernel on host copies, counted and named.
 
-Owns: the report of fallbacks and their reasons.  The copying, the call and the write-back of changed arguments are native (ATen's CPU fallback).
-May import `lazy_core.events`.
+Owns: the report of fallbacks and their reasons. The copying, the call and the write-back of changed arguments are native (ATen's CPU
+fallback). May import `lazy_core.events`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`module.to("lazy")` that keeps Parameter objects, so that tied weights stay tied and optimizers made before stay valid, as on CUDA.
 
-Owns: the wrapper around `torch.nn.Module.to`, `.cpu` and `.lazy`.  Torch moves a Parameter between the CPU and an out-of-tree device by making a new
-one, unless `torch.__future__.set_swap_module_params_on_conversion(True)`: then it swaps contents and keeps the object.  That switch is turned on for just
-these calls.  A Parameter that something holds a weak reference to cannot be swapped; then the rest of the module moves in the default way, and weights that
-were tied are tied again.
+Owns: the wrapper around `torch.nn.Module.to`, `.cpu` and `.lazy`. Torch moves a Parameter between the CPU and an out-of-tree device by
+making a new one, unless `torch.__future__.set_swap_module_params_on_conversion(True)`: then it swaps contents and keeps the object. That
+switch is turned on for just these calls. A Parameter that something holds a weak reference to cannot be swapped; then the rest of the
+module moves in the default way, and weights that were tied are tied again.
 """
 
 from __future__ import annotations

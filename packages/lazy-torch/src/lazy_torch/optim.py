@@ -1,7 +1,7 @@
 """A barrier after every optimizer step, without a marker in the training loop.
 
-Owns: torch's global step-post hook.  The barrier becomes due at the step and is cut when the next operation is recorded: by then `zero_grad` has
-dropped the gradients, which would otherwise all be outputs of the program.
+Owns: torch's global step-post hook. The barrier becomes due at the step and is cut when the next operation is recorded: by then
+`zero_grad` has dropped the gradients, which would otherwise all be outputs of the program.
 """
 
 from __future__ import annotations

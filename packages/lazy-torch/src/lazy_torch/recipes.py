@@ -79,7 +79,8 @@ class Recipe:
             results = []
         if len(results) != expected:
             raise LazyError(
-                f"the lowering of aten::{self.name} gives {len(results)} results; {self.returns} returns and {len(self.writes)} written arguments were expected"
+                f"the lowering of aten::{self.name} gives {len(results)} results; "
+                f"{self.returns} returns and {len(self.writes)} written arguments were expected"
             )
         returned = [list(r) if isinstance(r, (tuple, list)) else r for r in results[: self.returns]]
         updates: list[Expr | None] = []

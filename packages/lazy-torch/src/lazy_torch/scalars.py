@@ -1,9 +1,9 @@
 """Which numbers among the arguments are baked into the graph and which are fed at run time.
 
-Owns: what has been seen of numbers by kind of operation.  Core's rule lifts a number when the same operation on the same inputs shows another value in
-a later trace.  An optimizer's second step has other inputs than its first (its state exists by then), so that rule alone would compile three programs: hence a
-number is also lifted when the same kind of operation (name, geometries, other arguments) shows a value in a later trace that it has never shown before.
-May import `lazy_core.trace`.
+Owns: what has been seen of numbers by kind of operation. Core's rule lifts a number when the same operation on the same inputs shows
+another value in a later trace. An optimizer's second step has other inputs than its first (its state exists by then), so that rule alone
+would compile three programs: hence a number is also lifted when the same kind of operation (name, geometries, other arguments) shows a
+value in a later trace that it has never shown before. May import `lazy_core.trace`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the native recorder asks Python on a miss: the policy of the frontend.
 
-Owns: the functions that the extension calls by name in this module.  They run under the GIL and the trace's lock, never in the steady state.  Imported by
-the extension on the first recorded operation; importing it brings in jax and the core.
+Owns: the functions that the extension calls by name in this module. They run under the GIL and the trace's lock, never in the steady
+state. Imported by the extension on the first recorded operation; importing it brings in jax and the core.
 """
 
 from __future__ import annotations
@@ -177,8 +177,12 @@ def describe(expr: Expr) -> tuple[tuple[int, ...], int]:
 
 
 def classify(name: str, composed: bool) -> tuple[int, bool, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """How an operation is treated: (1 recorded | 2 torch's composed kernel | 0 the CPU kernel, random, and argument positions that are never
-    fed at run time, that may be although they are floats, and that are written to although the schema does not say so).
+    """How an operation is treated.
+
+    Returns:
+        (mode, random, fixed, lift, writes): mode is 1 recorded, 2 torch's composed kernel, 0 the CPU kernel; then whether it draws random numbers, and the
+        positions of arguments whose numbers are never fed at run time, that may be although they are floats, and that are written to although the schema
+        does not say so.
     """
     recipe = recipe_of(name)
     if recipe is None:
