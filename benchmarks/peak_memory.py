@@ -1,6 +1,6 @@
 """Peak memory of training steps with Adam: lazy-torch beside hand-written `jax.jit` with donated arguments.
 
-    python benchmarks/peak_memory.py [--width 2048] [--steps 5]
+    python benchmarks/peak_memory.py [--width 4096] [--steps 5]
 
 Each side runs in a process of its own and reports the growth of its peak resident memory over what it had before the first
 parameter existed.  The model is three square layers with ReLU and a squared error; the bar is that lazy-torch stays within
@@ -33,9 +33,9 @@ def run_lazy(width: int, steps: int) -> None:
     (x @ torch.ones(width, 1, device="lazy")).sum().item()  # the compiler and its threads are there before we measure
     before = peak_mb()
     with torch.device("lazy"):
-        weights = [torch.nn.Parameter(torch.full((width, width), 1.0 / width)) for _ in range(LAYERS)]
+        weights = [torch.nn.Parameter(torch.full((width, width), (2.0 + k) / width)) for k in range(LAYERS)]
     lazy_core.barrier(wait=True)
-    optimizer = torch.optim.Adam(weights, lr=1e-3)
+    optimizer = torch.optim.Adam(weights, lr=1e-6)
     for _ in range(steps):
         optimizer.zero_grad()
         y = x
@@ -45,8 +45,8 @@ def run_lazy(width: int, steps: int) -> None:
         loss.backward()
         optimizer.step()
         del y
-        lazy_core.barrier(wait=True)
-    print(f"{peak_mb() - before:.1f} {loss.item():.6f}")
+    last = loss.item()
+    print(f"{peak_mb() - before:.1f} {last:.6f}")
 
 
 def run_jax(width: int, steps: int) -> None:
@@ -57,7 +57,7 @@ def run_jax(width: int, steps: int) -> None:
     x = jnp.ones((BATCH, width))
     jax.jit(lambda a: (a @ jnp.ones((width, 1))).sum())(x).block_until_ready()
     before = peak_mb()
-    weights = [jnp.full((width, width), 1.0 / width) for _ in range(LAYERS)]
+    weights = [jnp.full((width, width), (2.0 + k) / width) for k in range(LAYERS)]
     first = [jnp.zeros_like(w) for w in weights]
     second = [jnp.zeros_like(w) for w in weights]
 
@@ -71,21 +71,22 @@ def run_jax(width: int, steps: int) -> None:
         loss, gs = jax.value_and_grad(loss_of)(ws)
         ms = [0.9 * m + 0.1 * g for m, g in zip(ms, gs, strict=True)]
         vs = [0.999 * v + 0.001 * g * g for v, g in zip(vs, gs, strict=True)]
-        ws = [w - 1e-3 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8) for w, m, v in zip(ws, ms, vs, strict=True)]
+        ws = [w - 1e-6 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8) for w, m, v in zip(ws, ms, vs, strict=True)]
         return ws, ms, vs, loss
 
     compiled = jax.jit(step, donate_argnums=(0, 1, 2))
     for k in range(steps):
         weights, first, second, loss = compiled(weights, first, second, float(k + 1))
         jax.block_until_ready(loss)
-    print(f"{peak_mb() - before:.1f} {float(loss):.6f}")
+    last = float(loss)
+    print(f"{peak_mb() - before:.1f} {last:.6f}")
 
 
 def main() -> int:
     """Run both sides and print the ratio; exit status 1 if the bar is not met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side", choices=("lazy", "jax"), help="run one side in this process")
-    parser.add_argument("--width", type=int, default=2048)
+    parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=5)
     args = parser.parse_args()
     if args.side:
