@@ -18,7 +18,7 @@ _native = build.native()
 
 
 def to_lazy(x: torch.Tensor) -> values.Value:
-    """The core value of a tensor, dtype[*dims] as the tensor shows them; shared and not copied, and later writes to the tensor do not change it.
+    """The core value of a tensor, dtype[*dims] as the tensor shows them; shared, and later writes do not change it.
 
     Raises:
         TypeError: the tensor is not on the lazy device.

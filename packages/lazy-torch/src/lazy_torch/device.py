@@ -122,7 +122,7 @@ def initial_seed() -> int:
 
 
 def get_rng_state(which: Any = "lazy") -> torch.Tensor:
-    """The default generator's state: a uint8 tensor of 16 elements (seed and counter), on the lazy device so that the host reads nothing."""
+    """The default generator's state: a uint8 tensor of 16 elements (seed and counter), on the lazy device: no host read."""
     _index(which)
     state: torch.Tensor = build.native().rng_state()
     return state.view(torch.uint8)

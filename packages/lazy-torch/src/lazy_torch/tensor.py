@@ -180,9 +180,9 @@ def classify(name: str, composed: bool) -> tuple[int, bool, tuple[int, ...], tup
     """How an operation is treated.
 
     Returns:
-        (mode, random, fixed, lift, writes): mode is 1 recorded, 2 torch's composed kernel, 0 the CPU kernel; then whether it draws random numbers, and the
-        positions of arguments whose numbers are never fed at run time, that may be although they are floats, and that are written to although the schema
-        does not say so.
+        (mode, random, fixed, lift, writes): mode is 1 recorded, 2 torch's composed kernel, 0 the CPU kernel; then whether it draws random
+        numbers, and the positions of arguments whose numbers are never fed at run time, that may be although they are floats, and that are
+        written to although the schema does not say so.
     """
     recipe = recipe_of(name)
     if recipe is None:
@@ -208,7 +208,8 @@ def miss(
         written: of the tensors that are written to, after the operation.
 
     Returns:
-        (returned expressions, new values of the written tensors, next random state), or None where the builder cannot express these arguments.
+        (returned expressions, new values of the written tensors, next random state), or None where the builder cannot
+        express these arguments.
     """
     recipe = recipe_of(name)
     assert recipe is not None
