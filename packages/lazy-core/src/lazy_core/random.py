@@ -69,7 +69,12 @@ def words(state: Any, count: int) -> tuple[Any, Any]:
     low, high = _halves(places)
     key = tuple(lax.broadcast(k, (blocks,)) for k in _halves(seed))
     zero = lax.full((blocks,), 0, _U32)
-    drawn = lax.concatenate(philox(key, (low, high, zero, zero)), 0)  # type: ignore[arg-type]
+    # Four updates of a buffer rather than a concatenation: XLA fuses the ten rounds into that, element by element and unvectorised
+    # (67 against 4 ms for a million words on one core).
+    drawn = lax.full((4, blocks), 0, _U32)
+    for row, word in enumerate(philox(key, (low, high, zero, zero))):  # type: ignore[arg-type]
+        drawn = lax.dynamic_update_slice(drawn, lax.expand_dims(word, (0,)), (np.int32(row), np.int32(0)))
+    drawn = lax.reshape(drawn, (4 * blocks,))
     following = lax.add(state, lax.concatenate([lax.full((1,), 0, _U64), lax.full((1,), blocks, _U64)], 0))
     return (drawn if 4 * blocks == count else lax.slice_in_dim(drawn, 0, count)), following
 
