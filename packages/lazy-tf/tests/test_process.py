@@ -73,11 +73,40 @@ def test_the_process_ends_cleanly_with_live_handles():
     assert done.stdout.strip() == "14.0"
 
 
+RESET = """
+import tensorflow as tf
+import lazy_tf
+from tensorflow.python.eager import context
+with lazy_tf.device():
+    tf.constant([1.0, 2.0]) * 2
+context._reset_context()
+with lazy_tf.device():
+    x = tf.constant([1.0, 2.0]) * 2
+    v = tf.Variable([1.0, 2.0])
+    v.assign_add(x)
+    print(lazy_tf.is_lazy(x), v.numpy().tolist(), tf.where(x > 2).numpy().tolist())
+"""
+
+
+def test_the_device_is_registered_anew_after_a_context_reset():
+    done = subprocess.run(
+        [sys.executable, "-c", RESET], capture_output=True, text=True, timeout=180, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "True [3.0, 6.0] [[1]]"
+
+
 def test_registering_twice_is_harmless():
     lazy_tf.register()
     lazy_tf.register()
     with lazy_tf.device() as name:
         assert name == lazy_tf.DEVICE
+
+
+def test_the_short_device_name_works():
+    lazy_tf.register()
+    with tf.device("/device:LAZY:0"):
+        assert lazy_tf.is_lazy(tf.constant(1.0))
 
 
 def test_enable_and_disable_change_the_default():

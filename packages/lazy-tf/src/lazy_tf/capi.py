@@ -373,9 +373,9 @@ def handle_methods(num_dims: Any, dim: Any, deallocator: Any) -> HandleMethods:
     return HandleMethods(DEVICE_VERSION, num_dims, dim, deallocator, _SUMMARIZE())
 
 
-def context_identity() -> int:
-    """A number that changes when TensorFlow's eager context is reset."""
-    return id(tf_context.context())
+def context_object() -> Any:
+    """TensorFlow's eager context: another object after a reset."""
+    return tf_context.context()
 
 
 def seeding() -> Any:

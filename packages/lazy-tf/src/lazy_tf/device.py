@@ -89,7 +89,7 @@ def host_contents(tensor: Tensor) -> np.ndarray:
     return array
 
 
-_registered: int | None = None
+_registered: Any = None
 _registration_lock = threading.Lock()
 
 
@@ -97,11 +97,11 @@ def register() -> None:
     """Register the device with TensorFlow's eager context; does nothing the second time, and starts anew after a context reset."""
     global _registered
     with _registration_lock:
-        identity = capi.context_identity()
-        if _registered != identity:
+        context = capi.context_object()
+        if _registered is not context:
             capi.forget_context()
             capi.register_device(DEVICE, _copy_to, _copy_from, _execute)
-            _registered = identity
+            _registered = context
 
 
 class device:
