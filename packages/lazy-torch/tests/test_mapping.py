@@ -412,10 +412,21 @@ def test_gradients_of_views() -> None:
     """select, slice, diagonal, unfold, pad and index backward."""
     calls: list[Snippet] = []
     for view in (
-        lambda x: x[1], lambda x: x[:, 1:4:2], lambda x: x.diagonal(1), lambda x: x.unfold(1, 3, 2), lambda x: x.unfold(1, 2, 2), lambda x: x[[0, 2], [1, 1]],
-        lambda x: F.pad(x[None], (2, 1), mode="reflect"), lambda x: F.pad(x[None], (2, 1), mode="replicate"), lambda x: x.gather(1, torch.tensor([[0, 0], [1, 2]])),
-        lambda x: x.index_select(1, torch.tensor([2, 2, 0])), lambda x: x.cumsum(1), lambda x: x.prod(1), lambda x: x.amax(1), lambda x: x.norm(dim=1),
-    ):  # fmt: skip
+        lambda x: x[1],
+        lambda x: x[:, 1:4:2],
+        lambda x: x.diagonal(1),
+        lambda x: x.unfold(1, 3, 2),
+        lambda x: x.unfold(1, 2, 2),
+        lambda x: x[[0, 2], [1, 1]],
+        lambda x: F.pad(x[None], (2, 1), mode="reflect"),
+        lambda x: F.pad(x[None], (2, 1), mode="replicate"),
+        lambda x: x.gather(1, torch.tensor([[0, 0], [1, 2]])),
+        lambda x: x.index_select(1, torch.tensor([2, 2, 0])),
+        lambda x: x.cumsum(1),
+        lambda x: x.prod(1),
+        lambda x: x.amax(1),
+        lambda x: x.norm(dim=1),
+    ):
         calls.append(lambda view=view: backward(view(f32(3, 5, grad=True))))
     shadowed(*calls)
 
@@ -457,16 +468,34 @@ def test_linear_algebra() -> None:
     a, b, c, batch = f32(3, 4), f32(4, 5), f32(3, 5), f32(2, 3, 4)
     spd = a @ a.mT + torch.eye(3)
     shadowed(
-        lambda: [a @ b, torch.addmm(c, a, b, beta=0.5, alpha=2), torch.addmm(c, a, b, beta=0), batch @ b, torch.baddbmm(f32(2, 3, 5), batch, b.expand(2, 4, 5))],
+        lambda: [
+            a @ b,
+            torch.addmm(c, a, b, beta=0.5, alpha=2),
+            torch.addmm(c, a, b, beta=0),
+            batch @ b,
+            torch.baddbmm(f32(2, 3, 5), batch, b.expand(2, 4, 5)),
+        ],
         lambda: [a @ b[:, 0], torch.dot(a[0], a[1]), torch.outer(a[0], a[1]), (a.bfloat16() @ b.bfloat16()), i64(3, 4) @ i64(4, 2)],
-        lambda: [torch.linalg.cholesky_ex(spd), torch.linalg.inv_ex(spd), torch.linalg.lu_factor(spd), torch.linalg.solve_triangular(spd, c, upper=True)],
+        lambda: [
+            torch.linalg.cholesky_ex(spd),
+            torch.linalg.inv_ex(spd),
+            torch.linalg.lu_factor(spd),
+            torch.linalg.solve_triangular(spd, c, upper=True),
+        ],
         lambda: [torch.cdist(a, f32(6, 4), p) for p in (1.0, 2.0, 3.0)],
-        lambda: [torch.fft.fft(a), torch.fft.rfft2(batch), torch.fft.irfft(torch.fft.rfft(b, dim=0), dim=0), torch.fft.ifftn(a.to(torch.complex64), norm="ortho")],
-        rtol=1e-4, atol=1e-4,
-    )  # fmt: skip
+        lambda: [
+            torch.fft.fft(a),
+            torch.fft.rfft2(batch),
+            torch.fft.irfft(torch.fft.rfft(b, dim=0), dim=0),
+            torch.fft.ifftn(a.to(torch.complex64), norm="ortho"),
+        ],
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
-ACTIVATIONS = """relu hardtanh leaky_relu elu celu selu gelu silu mish softplus softsign hardsigmoid hardswish hardshrink softshrink logsigmoid
+ACTIVATIONS = """relu hardtanh leaky_relu elu celu selu gelu silu mish softplus softsign hardsigmoid hardswish hardshrink softshrink
+logsigmoid
 tanhshrink relu6 sigmoid tanh""".split()
 
 
@@ -499,8 +528,9 @@ def test_normalisations() -> None:
         lambda: backward(F.layer_norm(f32(4, 5, grad=True), (5,))),
         lambda: backward(F.group_norm(f32(2, 6, 5, grad=True), 3, f32(6, grad=True), f32(6, grad=True))),
         lambda: backward(F.instance_norm(f32(2, 3, 5, grad=True))),
-        rtol=1e-4, atol=1e-4,
-    )  # fmt: skip
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_convolutions_and_pools() -> None:
@@ -515,8 +545,10 @@ def test_convolutions_and_pools() -> None:
 
     calls: list[Snippet] = [
         lambda t=t, kw=kw, r=r: conv(r, t, **kw)
-        for r in (1, 2, 3) for t in (False, True) for kw in ({}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2})
-    ]  # fmt: skip
+        for r in (1, 2, 3)
+        for t in (False, True)
+        for kw in ({}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2})
+    ]
     calls += [
         lambda: backward(F.max_pool2d(f32(2, 3, 7, 7, grad=True), 3, 2, 1)),
         lambda: backward(F.max_pool2d(f32(2, 3, 7, 8, grad=True), 2, ceil_mode=True)),
@@ -525,11 +557,12 @@ def test_convolutions_and_pools() -> None:
         lambda: backward(F.avg_pool2d(f32(2, 3, 6, 6, grad=True), 2, divisor_override=3)),
         lambda: backward(F.adaptive_avg_pool2d(f32(2, 3, 7, 5, grad=True), (3, 2))),
         lambda: backward(F.adaptive_avg_pool2d(f32(2, 3, 7, 5, grad=True), 1)),
+        lambda: backward(F.unfold(f32(2, 3, 7, 8, grad=True), (3, 2), padding=1, stride=2, dilation=(1, 2))),
         lambda: backward(F.adaptive_max_pool2d(f32(2, 3, 6, 4, grad=True), (3, 2))),
     ]
     for mode, corners in (("nearest", None), ("nearest-exact", None), ("bilinear", False), ("bilinear", True), ("bicubic", False)):
         for size in ((7, 5), (2, 3)):
-            calls.append(lambda m=mode, c=corners, s=size: backward(F.interpolate(f32(1, 2, 4, 6, grad=True), s, mode=m, align_corners=c)))
+            calls.append(lambda m=mode, c=corners, s=size: backward(F.interpolate(f32(1, 2, 4, 6, grad=True), s, None, m, c)))
     shadowed(*calls, rtol=1e-4, atol=1e-4)
 
 
@@ -600,10 +633,21 @@ def test_random_builders_return_the_next_state() -> None:
     leaf = trace.current().leaf(1000, 0, Shape.of((2,), np.dtype(np.uint64)))
     like = trace.current().leaf(1000, 1, Shape.of((3, 4), promotion.F32))
     cases: dict[str, tuple[Any, ...]] = {
-        "uniform": (like, 0.0, 1.0), "normal_": (like, 0.0, 1.0), "exponential": (like, 1.0), "bernoulli": (like,), "bernoulli.p": (like, 0.5),
-        "random": (like,), "random.from": (like, 2, 9), "native_dropout": (like, 0.5, True), "randperm": (7,), "multinomial": (like, 2),
-        "normal.Tensor_float": (like, 1.0), "geometric": (like, 0.3), "log_normal": (like,), "cauchy": (like,),
-    }  # fmt: skip
+        "uniform": (like, 0.0, 1.0),
+        "normal_": (like, 0.0, 1.0),
+        "exponential": (like, 1.0),
+        "bernoulli": (like,),
+        "bernoulli.p": (like, 0.5),
+        "random": (like,),
+        "random.from": (like, 2, 9),
+        "native_dropout": (like, 0.5, True),
+        "randperm": (7,),
+        "multinomial": (like, 2),
+        "normal.Tensor_float": (like, 1.0),
+        "geometric": (like, 0.3),
+        "log_normal": (like,),
+        "cauchy": (like,),
+    }
     for name, args in cases.items():
         *out, state = BUILDERS[name].fn(leaf, *args)
         assert BUILDERS[name].random

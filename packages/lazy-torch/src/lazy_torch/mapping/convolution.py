@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazy_core import ops
-from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 
 from . import aten
-from .promotion import cast, filled, math_dtype, reshape
+from .promotion import F64, cast, filled, math_dtype, reshape
 
 _SPATIAL = "DHW"
 
@@ -75,9 +74,7 @@ def convolution(
 ) -> Expr:
     _check(input, weight, groups, transposed)
     kind = input.shape.dtype
-    if kind.kind in "biu":
-        raise UnsupportedError("convolution of integers")
-    wide = math_dtype(kind)
+    wide = F64 if kind.kind in "biu" else math_dtype(kind)  # XLA's convolution takes no integers; f64 holds sums up to 2**53
     x, w = cast(input, wide), cast(weight, wide)
     rank = x.shape.ndim - 2
     kw = _settings(rank, stride, padding, dilation, groups)

@@ -408,3 +408,23 @@ def cholesky_solve(self: Expr, input2: Expr, upper: bool = False) -> Expr:
 def cholesky_inverse(self: Expr, upper: bool = False) -> Expr:
     n = _square("cholesky_inverse", self)
     return cholesky_solve(expand(ops.eye(n=n, m=n, k=0, dtype=self.shape.dtype), self.shape.dims), self, upper)
+
+
+@aten("_trilinear")
+def trilinear(
+    i1: Expr,
+    i2: Expr,
+    i3: Expr,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Expr:
+    kind = math_dtype(i1.shape.dtype)
+    wide = [
+        ops.expand_dims(cast(x, kind), axes=tuple(where)) if where else cast(x, kind)
+        for x, where in ((i1, expand1), (i2, expand2), (i3, expand3))
+    ]
+    product_ = ops.mul(ops.mul(wide[0], wide[1]), wide[2])
+    return cast(ops.sum(product_, axes=tuple(sumdim), keepdims=False) if sumdim else product_, i1.shape.dtype)

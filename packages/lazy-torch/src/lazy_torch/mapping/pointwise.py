@@ -364,7 +364,14 @@ def pow_(self: Scalar, exponent: Scalar) -> Expr:
         return ops.logical_or(x, ops.logical_not(y))
     if dtype.kind in "iu" and is_static(exponent) and exponent < 0:  # type: ignore[operator]
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    return ops.pow(operand(self, dtype), operand(exponent, dtype))
+    x, y = operand(self, dtype), operand(exponent, dtype)
+    if dtype.kind != "i" or is_static(exponent):
+        return ops.pow(x, y)
+    # A negative power of an integer is 0, but for 1 and -1.
+    odd = ops.ne(ops.bitwise_and(y, num(1, y)), num(0, y))
+    unit = ops.where(ops.eq(x, num(-1, x)), ops.where(odd, num(-1, x), num(1, x)), num(0, x))
+    below = ops.where(ops.eq(x, num(1, x)), num(1, x), unit)
+    return ops.where(ops.lt(y, num(0, y)), below, ops.pow(x, ops.maximum(y, num(0, y))))
 
 
 def _plain_binary(name: str, core: str, float_only: bool = False) -> None:
