@@ -82,7 +82,7 @@ log: collections.deque[Event] = collections.deque(maxlen=config.max_events)
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _hidden: list[str] = [_HERE + os.sep, "<frozen", "<__array_function__"]
-_hidden_site_packages = ("jax", "jaxlib", "numpy", "torch", "tensorflow", "keras", "tf_keras")
+_hidden_site_packages = ("jax", "jaxlib", "numpy", "torch", "tensorflow", "keras", "tf_keras", "optree")
 for _root in {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}:
     _hidden.extend(os.path.join(_root, name) + os.sep for name in _hidden_site_packages)
 _hidden_tuple = tuple(_hidden)
