@@ -322,6 +322,50 @@ r=np.zeros((0,3))@np.zeros((3,2))
 r=np.matmul(np.ones((2,2,3)),np.ones((3,4)))
 r=np.ones(3)@np.ones(3)
 r=np.array([1+2j,3])@np.array([1j,2])
+x=np.arange(24.).reshape(4,6); r=x[x>5].sum()
+x=np.arange(24.).reshape(4,6); r=x[x>5].mean()
+x=np.arange(24.).reshape(4,6); r=x[x[:,0]>5].mean(axis=0)
+x=np.arange(24.).reshape(4,6); r=np.mean(x[x[:,0]>5],axis=0)
+x=np.arange(24.).reshape(4,6); r=x[x[:,0]>5].std(axis=0,ddof=1)
+x=np.arange(24.).reshape(4,6); r=x[x[:,0]>5].sum(axis=1)
+x=np.arange(24.).reshape(4,6); r=x[x>5].max()
+x=np.arange(24.).reshape(4,6); x[x>5]*=2; r=x
+x=np.arange(24.).reshape(4,6); m=x>5; x[m]=np.sqrt(x[m])*2+x[m]; r=x
+x=np.arange(24.).reshape(4,6); x[x[:,0]>5]-=1; r=x
+x=np.arange(24.).reshape(4,6); s=x[x>5]; t=s; s+=1; r=(s,t,x)
+x=np.arange(24.).reshape(4,6); s=x[x>5]; x[:]=0; r=s
+x=np.arange(24.).reshape(4,6); s=x[x>5]; s[0]=100; r=s+1
+x=np.arange(24); r=x[x>5][::2]
+x=np.arange(24); r=x[x>5]+x[x<18]
+x=np.arange(24); r=(x[x>5].shape,len(x[x>5]),x[x>5].size,x[x>5].ndim)
+x=np.arange(24); r=np.concatenate([x[x>5],x[x<3]])
+x=np.arange(24); r=x[x[x>5]]
+x=np.arange(24); r=np.sin(x[x>5])+2
+x=np.arange(24); r=2-x[x>5]
+x=np.arange(24); r=x[x>100].sum()
+x=np.arange(24.); r=x[x>100].mean()
+x=np.arange(24.); r=x[x>100].max()
+x=np.arange(24); r=list(x[x>20])+x[x>20].tolist()
+x=np.arange(24); r=x[x>20] @ x[x>20]
+x=np.arange(24); r=isinstance(x[x>20],np.ndarray)
+x=np.arange(24); r=repr(x[x>20])
+x=np.arange(24); y=np.zeros(3,int); y[:]=x[x>20]; r=y
+x=np.arange(24.); y=x.copy(); y[x>20]=x[x>20]; r=y
+x=np.arange(24); r=x[x>20]==21
+x=np.arange(24); r=np.arange(3)+x[x>20]
+x=np.arange(24); r=np.sort(-x[x>20])
+x=np.arange(24); r=np.add.reduce(x[x>20])
+x=np.arange(24); r=np.vstack([x[x>20],x[x<3]])
+x=np.arange(24); r=np.asarray(x[x>20],dtype=float)
+x=np.arange(24); r=np.array(x[x>20])
+x=np.arange(24); r=np.where(x[x>20]>21,1,0)
+import pickle; x=np.arange(24); r=pickle.loads(pickle.dumps(x[x>20]))
+x=np.arange(24); s=x[x>20]; s-=np.arange(3); r=s
+x=np.arange(24.); s=x[x>20]; s//=2; r=s
+x=np.arange(24); s=x[x>20]; s/=2; r=s
+x=np.arange(24); x[x>20]=x[x>20][::-1]; r=x
+x=np.arange(24); r=x[np.array([True]*3+[False]*21)].sum()
+x=np.arange(24.); r=(x[x>20]**2, abs(-x[x>20]), x[x>20].astype(int), x[x>20].reshape(3,1), x[x>20].T)
 """.strip().splitlines()
 
 # What NumPy itself says is more than we know: of three operands it names the scalar too, and the reduction names its argument.

@@ -164,6 +164,23 @@ def test_a_mask_is_written_without_a_read_and_read_with_a_host_read():
     assert any(e.kind == "host_read" and "mask" in e.cause for e in lazy_core.report().events)
 
 
+def test_a_selection_that_is_reduced_or_written_back_is_never_made():
+    x = LAZY.arange(24.0).reshape(4, 6)
+    native = np.arange(24.0).reshape(4, 6)
+    lazy_core.barrier()
+    before = counters()["barriers"]
+    mask = x[:, 0] > 5
+    x[mask] *= 2
+    centre = x[mask].mean(axis=0)
+    x[x > 3] += 1
+    assert counters()["barriers"] == before
+    rows = native[:, 0] > 5
+    native[rows] *= 2
+    np.testing.assert_array_equal(np.asarray(centre), native[rows].mean(axis=0))
+    native[native > 3] += 1
+    np.testing.assert_array_equal(np.asarray(x), native)
+
+
 def test_indices_of_known_bounds_are_not_read():
     x, scores = LAZY.arange(12.0).reshape(3, 4), LAZY.ones((3, 4))
     lazy_core.barrier()

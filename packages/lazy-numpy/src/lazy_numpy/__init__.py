@@ -19,6 +19,7 @@ from lazy_core import events as _events
 
 from . import methods as _methods
 from . import operators as _operators
+from . import selection as _selection
 from .mapping import dispatch as _dispatch
 from .mapping.creation import arange, array, asarray, empty, eye, full, identity, linspace, ones, zeros
 from .proxy import enabled
@@ -30,6 +31,7 @@ _events.hide_package(_os.path.dirname(_os.path.abspath(__file__)))
 _operators.install()
 _methods.install()
 _dispatch.install()
+_selection.install()
 
 __all__ = [
     "__version__",

@@ -14,6 +14,7 @@ from lazy_core.ir import const
 from lazy_core.values import Value
 
 from . import dtypes
+from .selection import selection
 from .tensor import ndarray, scalar, wrap, wrap_any
 
 __all__ = ["from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value", "wrap", "wrap_any"]
@@ -22,12 +23,12 @@ __all__ = ["from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value
 def is_lazy(x: Any) -> bool:
     """Whether x is a lazy array or a lazy scalar."""
     kind = type(x)
-    return kind is ndarray or kind is scalar
+    return kind is ndarray or kind is scalar or kind is selection
 
 
 def is_array(x: Any) -> bool:
     """Whether x is a lazy array."""
-    return type(x) is ndarray
+    return type(x) is ndarray or type(x) is selection
 
 
 def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
@@ -51,6 +52,8 @@ def to_numpy(x: Any) -> np.ndarray:
     """A read-only NumPy array with the current contents; a host read where they are pending."""
     if type(x) is ndarray or type(x) is scalar:
         return values.to_host(x._get())
+    if type(x) is selection:
+        return values.to_host(x._array()._get())
     return np.asarray(x)
 
 
@@ -80,6 +83,8 @@ def operand(x: Any) -> tuple[Any, Any]:
         return x._get(), x._shape.dtype
     if kind in dtypes.WEAK:
         return x, kind
+    if kind is selection:
+        return operand(x._array())
     if kind is bool:
         return const(x, dtypes.BOOL), dtypes.BOOL
     from .fallback import NotLowered

@@ -17,6 +17,7 @@ from lazy_core.ir import const
 
 from . import dtypes
 from .mapping import ufuncs
+from .selection import selection
 from .tensor import ndarray, scalar
 
 _BINARY = {
@@ -44,6 +45,8 @@ def _defers(other: Any) -> bool:
     kind = type(other)
     if kind is np.ndarray or isinstance(other, np.generic):
         return False
+    if kind is selection:
+        return True
     if hasattr(kind, "__array_ufunc__"):
         return kind.__array_ufunc__ is None
     return getattr(kind, "__array_priority__", -1.0) > ndarray.__array_priority__

@@ -21,6 +21,10 @@ from lazy_core.values import Value
 _new = object.__new__
 
 
+# Other classes that are arrays to their users (see `selection`).
+_ALSO_ARRAYS: set[type] = set()
+
+
 class _ArrayType(type):
     """Makes `isinstance(x, np.ndarray)` hold for both kinds of array in user modules, and subclasses those of NumPy's own array."""
 
@@ -31,7 +35,7 @@ class _ArrayType(type):
         return super().__new__(mcls, name, bases, namespace)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return type(instance) is cls or isinstance(instance, np.ndarray)
+        return type(instance) is cls or isinstance(instance, np.ndarray) or type(instance) in _ALSO_ARRAYS
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is cls or issubclass(subclass, np.ndarray)

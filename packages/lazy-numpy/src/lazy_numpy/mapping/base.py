@@ -17,6 +17,7 @@ from lazy_core.ir import Attrs, attrs
 from lazy_core.ops.registry import Composite
 
 from .. import convert
+from ..selection import selection
 from ..tensor import ndarray, scalar, wrap
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
@@ -72,6 +73,9 @@ def array(x: Any) -> ndarray:
         return x
     if type(x) is scalar:
         return wrap(x._value)
+    if type(x) is selection:
+        made: ndarray = x._array()
+        return made
     if type(x) in (int, float, complex):
         x = np.asarray(x)
     value = convert.operand(x)[0]

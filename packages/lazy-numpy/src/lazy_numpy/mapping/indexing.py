@@ -18,7 +18,7 @@ from lazy_core.barrier import flush
 from lazy_core.shape import Shape
 from lazy_core.storage import Layout
 
-from .. import convert, dtypes
+from .. import convert, dtypes, selection
 from ..fallback import NotLowered
 from ..tensor import ndarray, scalar, shape_of, wrap, wrap_any, wrap_scalar
 from . import ranges, shapes, ufuncs
@@ -138,6 +138,8 @@ def setitem(a: ndarray, key: Any, value: Any) -> None:
         made = layout.derive(found, lambda: _derive(layout, found))
     if made.__class__ is Element:
         made = made.layout
+    if type(value) is selection.selection:
+        value = value._array()
     if type(value) is ndarray and value._value is None and a._value is None and value._storage is a._storage and value._layout is made:
         return  # what `a[key] op= x` ends with: already written
     write(a, made, value)
@@ -207,7 +209,7 @@ def _is_mask(k: Any) -> bool:
 
 def _parse(a: ndarray, key: Any) -> Any:
     """A basic key as a tuple, or `Advanced`."""
-    parts = list(key) if type(key) is tuple else [key]
+    parts = [selection.plain(k) for k in key] if type(key) is tuple else [selection.plain(key)]
     for i, k in enumerate(parts):
         if k is None or k is Ellipsis or isinstance(k, slice) or type(k) is ndarray:
             continue
@@ -378,8 +380,10 @@ def _get_slow(a: ndarray, key: Any) -> Any:
     if type(found) is tuple:
         return getitem(a, found)
     if found.mask is not None:
-        mask = _read(found.mask, "a selection by a boolean mask")
-        return convert.from_numpy(values.to_host(a._get())[mask], owned=True)
+        if type(found.mask) is ndarray:
+            return selection.make(a._get(), found.mask._get())
+        positions = [_index_value(p) for p in np.nonzero(found.mask)]
+        found = Advanced(a, tuple(range(found.mask.ndim)), positions, None)
     result = _index(found.view._get(), *found.indices, axes=found.axes)
     source = ranges.known(found.view._get()) if a._shape.dtype.kind in "iu" else None
     if source is not None:
@@ -399,6 +403,13 @@ def _set_slow(a: ndarray, key: Any, value: Any) -> None:
         return
     if a._value is None and not a._writeable:
         raise ValueError("assignment destination is read-only")
+    if type(value) is selection.selection and value._made is None:
+        mask = found.mask._get() if type(found.mask) is ndarray else None
+        if mask is value._mask and value._full.shape.dims == a._shape.dims:  # `a[mask] op= x` ends with this
+            wide = shapes.reshape(found.mask, mask.shape.dims + (1,) * (a._shape.ndim - len(mask.shape.dims)))
+            a._put(_record(ufuncs.where_assign, (wide._get(), value._full, a._get())))
+            return
+    value = selection.plain(value)
     incoming = _incoming(value, a._shape.dtype)
     if found.mask is not None:
         _set_mask(a, found.mask, incoming)

@@ -19,6 +19,7 @@ from lazy_core.ops.registry import Composite
 
 from .. import convert, dtypes, fallback
 from ..fallback import NotLowered
+from ..selection import selection
 from ..tensor import ndarray, scalar, wrap, wrap_any, wrap_scalar
 from . import lower_ufuncs, ranges
 
@@ -155,6 +156,8 @@ def on_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict
     for x in (*inputs, *(kwargs.get("out") or ())):
         if type(x) is ndarray or type(x) is scalar or type(x) is np.ndarray:
             continue
+        if type(x) is selection:
+            return x.__array_ufunc__(ufunc, method, *inputs, **kwargs)
         override = getattr(type(x), "__array_ufunc__", False)
         if override is None or (override and not isinstance(x, (np.ndarray, np.generic))):
             return NotImplemented
