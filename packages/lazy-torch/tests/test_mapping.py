@@ -281,7 +281,7 @@ BINARY = """add sub mul div floor_divide remainder fmod pow eq ne lt le gt ge lo
 bitwise_xor bitwise_left_shift bitwise_right_shift maximum minimum fmax fmin atan2 hypot copysign logaddexp xlogy heaviside""".split()
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64], ids=str)
 def test_elementwise_operations(dtype: torch.dtype) -> None:
     """Unary and binary operations on every dtype, with broadcast and special values; dtypes that the CPU refuses are left out."""
     calls: list[Snippet] = []
