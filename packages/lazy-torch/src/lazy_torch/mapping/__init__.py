@@ -12,10 +12,10 @@ What a builder is given: the schema's arguments in order, keyword-only ones by k
 ===================  ===================================================================================================================
 schema type          argument
 ===================  ===================================================================================================================
-Tensor               an `Expr` with the tensor's logical dims (strides do not exist here); or, where torch was given a Python number
-                     (a wrapped number: `x + 2`), that number; or, where that number changes from step to step, a `ScalarLeaf` (use `is_number(x)`): it
-                     takes part in type promotion as a Python number, of kind f64, s64 or c128.  A zero-dim CPU tensor that is not a Python
-                     number comes as an ordinary 0-d `Expr` of its own dtype.
+Tensor               an `Expr` with the tensor's logical dims (strides do not exist here); or, where torch was given a Python number (a
+                     wrapped number: `x + 2`), that number; or, where that number changes from step to step, a `ScalarLeaf` (use
+                     `is_number(x)`): it takes part in type promotion as a Python number, of kind f64, s64 or c128.  A zero-dim CPU
+                     tensor that is not a Python number comes as an ordinary 0-d `Expr` of its own dtype.
 Tensor?              the same, or None
 Tensor[], Tensor?[]  a tuple of the above
 Scalar, Scalar?      a Python bool, int, float or complex; or a `ScalarLeaf` standing for a number fed at run time (never a bool)
