@@ -24,8 +24,7 @@ class Frontend(Protocol):
         name: what users select it by, such as "torch".
         library: the import name of the library that it adapts.
         conformance: core operation name -> function over the library's tensors, written with the library's public API only, taking the
-        operation's
-            sample arguments by position and its attributes by keyword.
+            operation's sample arguments by position and its attributes by keyword.
         dtypes: the dtypes that its tensors can have.
     """
 
