@@ -114,7 +114,7 @@ def tests_together(session: nox.Session) -> None:
 @nox.session(venv_backend="none", requires=["together"])
 def conformance(session: nox.Session) -> None:
     """The whole conformance matrix: every core op, every frontend, every dtype (-- --frontends=torch,numpy selects)."""
-    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests/test_conformance.py", *session.posargs)
+    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests/test_conformance.py", "--dtypes=all", *session.posargs)
 
 
 @nox.session(venv_backend="none", requires=["together"])
