@@ -130,6 +130,12 @@ def bench(session: nox.Session) -> None:
         _run_in(session, "together", "python", script)
 
 
+@nox.session(venv_backend="none", requires=["together"])
+def soak(session: nox.Session) -> None:
+    """Memory over a long time: flat after warm-up, for steps that repeat and for shapes that never do."""
+    _run_in(session, "together", "python", "tests/soak.py", *session.posargs)
+
+
 @nox.session(venv_backend="none", requires=["checks"])
 def lint(session: nox.Session) -> None:
     """Style, layering and types: ruff, import-linter, the repository's own rules, mypy."""
