@@ -82,3 +82,18 @@ def test_fallbacks_write_back_what_they_change() -> None:
 def test_strict_forbids_fallbacks() -> None:
     with lazy_core.strict("fallback"), pytest.raises(StrictError, match="nonzero"):
         torch.ones(3, device="lazy").nonzero()
+
+
+def test_a_failed_barrier_leaves_everything_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(3, device="lazy") * 2
+    y = x.view(3, 1)
+    y += 1
+
+    def fail(self: object) -> list[object]:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("lazy_torch.source.TensorSource.leaves", fail)
+    with pytest.raises(MemoryError):
+        x.sum().item()
+    monkeypatch.undo()
+    assert x.tolist() == [3, 3, 3] and y.shape == (3, 1)

@@ -174,6 +174,20 @@ def test_printing_twice_reads_the_same_value() -> None:
     assert x.tolist() == [3, 3, 3]
 
 
+def test_forgetting_old_expressions_changes_no_value() -> None:
+    def program(d: str) -> torch.Tensor:
+        z = torch.ones(4, device=d)
+        for i in range(40):
+            z = (z + i % 7).roll(i % 3) * 0.5
+            z.view(2, 2).t().add_(1)
+            if i % 3 == 0:
+                lazy_core.barrier()
+        return z
+
+    with lazy_core.options(max_exprs=20):
+        both(program)
+
+
 # ------------------------------------------------------------------ random programs
 
 

@@ -584,8 +584,8 @@ void register_allocator() { c10::SetAllocator(kDeviceType, allocator()); }
 
 // ---------------------------------------------------------------- what is released later
 
-static std::mutex deferred_mutex;
-static std::vector<PyObject*> deferred;
+static std::mutex& deferred_mutex = *new std::mutex();  // neither is destroyed: tensors may outlive the interpreter
+static std::vector<PyObject*>& deferred = *new std::vector<PyObject*>();
 
 Array::~Array() {
   std::lock_guard<std::mutex> lock(deferred_mutex);
