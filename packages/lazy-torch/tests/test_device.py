@@ -126,3 +126,10 @@ def test_frontend_object() -> None:
     assert FRONTEND.is_lazy(t) and not FRONTEND.is_lazy(FRONTEND.native(a))
     assert np.array_equal(FRONTEND.to_numpy(t * 2), a * 2)
     assert FRONTEND.to_numpy(FRONTEND.from_numpy(np.float32(3))).shape == ()
+
+
+def test_a_pending_tensor_can_be_explained_without_running_anything() -> None:
+    x = torch.ones(2, device="lazy") + 1
+    assert "add" in lazy_core.graph(x)
+    assert "f32[2]" in lazy_core.explain(x)
+    assert lazy_torch.is_pending(x)

@@ -7,6 +7,7 @@ first operation.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 
@@ -54,7 +55,15 @@ def activate() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
     modules.install()
     optim.install()
+    torch.Tensor.__lazy_core_value__ = _value  # type: ignore[attr-defined]
     _active = True
+
+
+def _value(tensor: torch.Tensor) -> Any:
+    """What `lazy_core.explain(x)` and `lazy_core.graph(x)` ask of a tensor."""
+    from .convert import to_lazy
+
+    return to_lazy(tensor)
 
 
 def importing_torch() -> bool:
