@@ -133,3 +133,20 @@ def test_a_pending_tensor_can_be_explained_without_running_anything() -> None:
     assert "add" in lazy_core.graph(x)
     assert "f32[2]" in lazy_core.explain(x)
     assert lazy_torch.is_pending(x)
+
+
+def test_the_default_dtype_is_part_of_what_is_recorded() -> None:
+    """A call that was recorded under one default dtype is not repeated under another."""
+
+    def dtypes() -> list[torch.dtype]:
+        one = torch.ones(2, dtype=torch.int64, device="lazy")
+        made = [torch.arange(0.0, 3.0, device="lazy"), torch.full((2,), 1.5, device="lazy"), torch.linspace(0, 1, 3, device="lazy")]
+        return [t.dtype for t in (*made, one / 2, one.sqrt(), one * 1.5, torch.ones(2, device="lazy"), torch.eye(2, device="lazy"))]
+
+    for default in (torch.float32, torch.float64, torch.float32):
+        torch.set_default_dtype(default)
+        try:
+            assert set(dtypes()) == {default}
+            assert (torch.ones(2, dtype=torch.int64, device="lazy") / 3)[0].item() == (torch.ones(2, dtype=torch.int64) / 3)[0].item()
+        finally:
+            torch.set_default_dtype(torch.float32)

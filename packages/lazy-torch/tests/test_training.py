@@ -88,6 +88,20 @@ def test_a_learning_rate_schedule_does_not_recompile() -> None:
     assert seen[-1] == seen[1] <= 2
 
 
+def test_a_schedule_that_a_chain_of_operations_takes_compiles_at_most_twice() -> None:
+    """Feeding one number does not make a new site of every operation after it, whatever values were seen before."""
+    x = torch.ones(8, device="lazy")
+    lazy_core.barrier()
+    for _ in range(2):
+        lazy_core.reset_report()
+        y = x * 1
+        for step in range(12):
+            for _ in range(6):
+                y = torch.sin(y).mul(1 - 0.1 / (step + 1))
+            lazy_core.barrier()
+        assert lazy_core.report().counters["compiles"] <= 3
+
+
 def test_conv_batchnorm_pool_cross_entropy() -> None:
     def go(d: str) -> list[torch.Tensor]:
         torch.manual_seed(0)

@@ -22,7 +22,6 @@ from lazy_core.shape import Shape
 from . import dtypes, fallback
 from .recipes import Recipe, recipe_of
 from .reinterpret import reinterpret
-from .scalars import Seen
 from .source import SOURCE
 
 _trace = trace.current()
@@ -141,12 +140,9 @@ def cut(kind: int) -> None:
 
 # ------------------------------------------------------------------ numbers
 
-_seen = Seen()
-
-
 def should_lift(site: bytes, kind: bytes, values: bytes) -> bool:
-    """Whether the numbers of an operation are fed at run time from now on (see `scalars`)."""
-    return _seen.should_lift(site, kind, values)
+    """Whether the numbers of an operation are fed at run time from now on (see `trace.Sites`)."""
+    return _trace.sites.should_lift(site, kind, values)
 
 
 def scalar_leaf(kind: str, slot: int, code: int) -> Expr:

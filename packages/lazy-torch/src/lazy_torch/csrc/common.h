@@ -46,6 +46,7 @@ struct Geom {
 // An expression of the core; interned, so that identity is equality.  Owns its reference; all are dropped at `evict`.
 struct Node {
   PyObject* expr;
+  uint64_t skeleton;  // shared by expressions that differ in numbers only (`lazy_core.ir.Expr`)
 };
 
 // A materialised array of the backend.

@@ -465,7 +465,9 @@ Node* intern_node(PyObject* expr) {
   auto& node = state().nodes[expr];
   if (!node) {
     Py_INCREF(expr);
-    node = std::make_unique<Node>(Node{expr});
+    Ref skeleton(PyObject_GetAttrString(expr, "skeleton"));
+    if (!skeleton.p) throw_python_error();
+    node = std::make_unique<Node>(Node{expr, PyLong_AsUnsignedLongLong(skeleton.p)});
   }
   return node.get();
 }

@@ -273,7 +273,8 @@ bool add_argument(Plan& p, Op& op, int i, const IValue& v, Missing& m) {
   return true;
 }
 
-// The key without the bits of numbers that may be fed at run time (and without nodes: what meta inference depends on).
+// The key without the bits of numbers that may be fed at run time, and with skeletons in place of nodes, which feeding another number does not
+// change (or without nodes: what meta inference depends on).
 void site_key(const Plan& p, bool nodes, Words& out) {
   out.clear();
   out.push_back((uint64_t)(nodes ? Tag::SITE : Tag::META));
@@ -284,7 +285,8 @@ void site_key(const Plan& p, bool nodes, Words& out) {
       w += p.numbers[number++].count;
       continue;
     }
-    if (!nodes && node < p.node_words.size() && p.node_words[node] == w) {
+    if (node < p.node_words.size() && p.node_words[node] == w) {
+      if (nodes) out.push_back(reinterpret_cast<const Node*>(p.key[w])->skeleton);
       node++, w++;
       continue;
     }
@@ -311,7 +313,7 @@ void plan_numbers(Plan& p, Op& op) {
 bool plan(Plan& p, Op& op, const IValue* a, Missing& m) {
   p.clear();
   p.key.push_back((uint64_t)Tag::OP);
-  p.key.push_back(op.id);
+  p.key.push_back(op.id | (uint64_t)c10::typeMetaToScalarType(c10::get_default_dtype()) << 32);  // factories and integer division read it
   for (int i = 0; i < op.nargs; i++)
     if (!add_argument(p, op, i, a[i], m)) return false;
   if (op.random) {
