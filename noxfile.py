@@ -81,11 +81,10 @@ def checks(session: nox.Session) -> None:
     _install(session, ("core",), "ruff", "import-linter", "mypy", "nox", bare=FRONTENDS)
 
 
-@nox.session(venv_backend="none")
+@nox.session(venv_backend="none", requires=[*(f"tests-{package}" for package in PACKAGES), "tests-together"])
 def tests(session: nox.Session) -> None:
     """All tests: each package in an environment of its own, then everything together."""
-    for name in (*PACKAGES, "together"):
-        session.notify(f"tests-{name}", posargs=session.posargs)
+    session.log("all packages passed, apart and together")
 
 
 def _package_tests(package: str) -> None:
