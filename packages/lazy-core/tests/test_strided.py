@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lazy_core import values
 from lazy_core.ir import post_order
-from lazy_core.ops.strided import strided_read, strided_write
+from lazy_core.ops.strided import movable, strided_read, strided_read_at, strided_write, strided_write_at
 from lazy_core.storage import Layout, Storage
 
 READ, WRITE = strided_read.fn, strided_write.fn
@@ -122,6 +122,21 @@ def test_write_equals_assigning_each_element_in_c_order(case):
     np.testing.assert_array_equal(np.asarray(WRITE(base, update, layout=layout, view=view)), written(layout, view, update))
 
 
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_a_view_that_moves_reads_and_writes_what_one_that_stands_does(case):
+    layout, view = case
+    if not movable(layout, view):
+        return
+    base, storage = base_of(layout)
+    kept = {"layout": layout, "view": (view[0], view[1], 0)}
+    update = -1 - np.arange(math.prod(view[0]), dtype=np.int32).reshape(view[0])
+    with jax.enable_x64(True):
+        for offset in (np.int64(view[2]), jax.numpy.asarray(view[2], np.int64)):  # a constant of the program; fed at run time
+            np.testing.assert_array_equal(np.asarray(strided_read_at.fn(base, offset, **kept)), viewed(storage, view))
+            np.testing.assert_array_equal(np.asarray(strided_write_at.fn(base, update, offset, **kept)), written(layout, view, update))
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_sequences_of_writes_and_reads_see_what_was_written(data):
@@ -129,10 +144,12 @@ def test_sequences_of_writes_and_reads_see_what_was_written(data):
     count = math.prod(layout[0])
     base, flat = base_of(layout)
     storage = Storage(values.from_host(base), Layout.of(*layout))
+    moving = data.draw(st.booleans())
     options = [layout, *[data.draw(st.one_of(raw_views(count), chained_views(layout), chained_views(layout))) for _ in range(3)]]
     reads = []
     for step in range(data.draw(st.integers(1, 8))):
         view = data.draw(st.sampled_from(options))
+        Layout.of(*view).moving = moving
         if data.draw(st.booleans()):
             update = -100 * (step + 1) - np.arange(math.prod(view[0]), dtype=np.int32).reshape(view[0])
             storage.write(Layout.of(*view), values.from_host(update))
@@ -152,7 +169,7 @@ def test_a_loop_of_writes_to_one_region_is_as_deep_as_one():
     for k in range(5):
         storage.write(inner, values.from_host(np.full((4, 4), float(k))))
         storage.write(edge, values.from_host(np.full(6, -float(k))))
-    writes = [n for n in post_order([storage.value.expr]) if getattr(n, "op", None) is strided_write]
+    writes = [n for n in post_order([storage.value.expr]) if getattr(n, "op", None) in (strided_write, strided_write_at)]
     assert len(writes) == 2
     assert storage.read(inner).expr.node is None
     assert values.to_host(storage.value)[0, 0] == -4.0

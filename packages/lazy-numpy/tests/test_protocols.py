@@ -278,3 +278,23 @@ def test_steps_compile_once():
     for k in range(3, 8):
         step(w, x, k)
     assert counters()["compiles"] == before
+
+
+def test_a_loop_that_walks_through_an_array_compiles_once():
+    x, w = LAZY.array(np.random.default_rng(0).normal(size=(90, 4))), LAZY.zeros(4)
+    losses, weights = LAZY.zeros(9), LAZY.zeros((9, 4))
+
+    def step(t):
+        batch = x[t * 10 : (t + 1) * 10]
+        gradient = batch.T @ (batch @ w - 1.0)
+        w[:] -= 0.01 * gradient
+        losses[t] = (gradient * gradient).sum()
+        weights[t] = w
+        return float(losses[t])
+
+    seen = [step(t) for t in range(2)]
+    before = counters()["compiles"]
+    seen += [step(t) for t in range(2, 9)]
+    assert counters()["compiles"] - before <= 1
+    np.testing.assert_array_equal(np.asarray(losses), seen)
+    np.testing.assert_array_equal(np.asarray(weights[8]), np.asarray(w))

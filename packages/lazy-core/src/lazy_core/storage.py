@@ -12,9 +12,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import ops, values
+import numpy as np
+
+from . import ops, trace, values
 from .errors import DtypeError, ShapeError
-from .ir import Attrs, attrs
+from .ir import Attrs, Const, attrs, const
+from .ops import strided
 
 if TYPE_CHECKING:
     from .values import Value
@@ -24,6 +27,8 @@ Key = tuple[Dims, Dims, int]
 
 _TABLE: dict[Key, Layout] = {}
 _TABLE_LIMIT = 100_000
+# So many places of one moving view within a trace; past it the places are part of the program, for good.
+_PLACES_IN_A_TRACE = 64
 
 
 class Layout:
@@ -34,17 +39,20 @@ class Layout:
         strides: how far apart neighbours lie along each dimension; may be zero or negative.
         offset: where the first element lies.
         key: `(sizes, strides, offset)` as plain tuples, which is what the strided operations take as attributes.
+        moving: whether the offset should be fed at run time if it changes (see `moves`).
     """
 
-    __slots__ = ("_attrs", "_derived", "key", "offset", "size", "sizes", "strides")
+    __slots__ = ("_accesses", "_derived", "_walked", "key", "moving", "offset", "size", "sizes", "strides")
 
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: Dims
+    strides: Dims
     offset: int
+    key: Key
     size: int
-    key: tuple[tuple[int, ...], tuple[int, ...], int]
-    _attrs: dict[Any, Any]
-    _derived: dict[Any, Any]
+    moving: bool
+    _accesses: dict[Layout, tuple[Any, Any, Attrs, tuple[Const, ...]]]
+    _derived: dict[Any, Layout]
+    _walked: dict[tuple[Dims, Dims], tuple[int, int]]
 
     def __init__(self) -> None:
         raise TypeError("layouts are interned: use Layout.of(sizes, strides, offset) or Layout.contiguous(sizes)")
@@ -67,8 +75,10 @@ class Layout:
             found.sizes, found.strides, found.offset = key
             found.key = key
             found.size = math.prod(key[0])
-            found._attrs = {}
+            found._accesses = {}
+            found.moving = False
             found._derived = {}
+            found._walked = {}
             found = _TABLE.setdefault(key, found)
         return found
 
@@ -199,14 +209,46 @@ class Layout:
                 axis -= 1
         return Layout.of(sizes, strides, self.offset)
 
-    def attributes(self, view: Layout) -> Attrs:
-        """The interned attributes of reading or writing `view` in a storage laid out like this."""
-        found = self._attrs.get(view)
-        if found is None:
-            if len(self._attrs) > 4096:
-                self._attrs.clear()
-            found = self._attrs[view] = attrs(layout=self.key, view=view.key)
+    def moves(self) -> Layout:
+        """Say that programs go through views like this at changing offsets, so that these are no part of a program."""
+        self.moving = True
+        return self
+
+    def _access(self, view: Layout) -> tuple[Any, Any, Attrs, tuple[Const, ...]]:
+        """How a view of a storage laid out like this is read and written: the operations, attributes and offset."""
+        if len(self._accesses) > 4096:
+            self._accesses.clear()
+        found: tuple[Any, Any, Attrs, tuple[Const, ...]]
+        if view.moving and strided.movable(self.key, view.key) and self._may_move(view):
+            at_zero = attrs(layout=self.key, view=(view.sizes, view.strides, 0))
+            found = ops.strided_read_at, ops.strided_write_at, at_zero, (const(view.offset, np.int64),)
+        else:
+            found = ops.strided_read, ops.strided_write, attrs(layout=self.key, view=view.key), ()
+        self._accesses[view] = found
         return found
+
+    def _may_move(self, view: Layout) -> bool:
+        """A loop that is unrolled within one trace gains nothing from offsets at run time, and compiles slowly with many."""
+        epoch = trace.current().epoch
+        kind = (view.sizes, view.strides)
+        last, places = self._walked.get(kind, (epoch, 0))
+        places = places + 1 if last == epoch or places > _PLACES_IN_A_TRACE else 1
+        self._walked[kind] = (epoch, places)
+        return places <= _PLACES_IN_A_TRACE
+
+
+def read(value: Value, layout: Layout, view: Layout) -> Value:
+    """The elements that a view shows of a value laid out as `layout`."""
+    found = layout._accesses.get(view) or layout._access(view)
+    result: Value = values.record(found[0], (value, *found[3]), found[2])
+    return result
+
+
+def write(value: Value, layout: Layout, view: Layout, update: Value) -> Value:
+    """A value laid out as `layout` with the elements that a view shows replaced."""
+    found = layout._accesses.get(view) or layout._access(view)
+    result: Value = values.record(found[1], (value, update, *found[3]), found[2])
+    return result
 
 
 class Storage:
@@ -232,8 +274,7 @@ class Storage:
         """The elements that a view shows, as they are now; the storage's own layout gives the value itself."""
         if view is self.layout:
             return self.value
-        result: Value = values.record(ops.strided_read, (self.value,), self.layout.attributes(view))
-        return result
+        return read(self.value, self.layout, view)
 
     def write(self, view: Layout, value: Value) -> None:
         """Replace the elements that a view shows; `value` has the view's sizes and the storage's dtype.
@@ -247,7 +288,7 @@ class Storage:
             kind = ShapeError if value.shape.dims != view.sizes else DtypeError
             raise kind(f"writing {value.shape} to a view of sizes {view.sizes} of a storage of {shape}: convert or broadcast first")
         if view is not self.layout and not view.covers(shape.size):
-            value = values.record(ops.strided_write, (self.value, value), self.layout.attributes(view))
+            value = write(self.value, self.layout, view, value)
         else:
             self.layout = view
         self.value = value

@@ -92,7 +92,9 @@ class ndarray(metaclass=_ArrayType):
 
     def _view(self, layout: Layout, writeable: bool = True) -> ndarray:
         """A view of the same storage."""
-        storage = self._share()[0]
+        storage, own = self._share()
+        if own.moving:
+            layout.moving = True
         made: ndarray = _new(ndarray)
         made._value = None
         made._storage = storage

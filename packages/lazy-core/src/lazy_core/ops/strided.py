@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from ..ir import Attrs, Expr
+from ..ir import Attrs, Const, Expr, Node
 from .registry import Sample, op
 
 Dims = tuple[int, ...]
@@ -447,18 +447,29 @@ def _apart(layout: View, one: View, other: View) -> bool:
     return a is not None and b is not None and any(hi <= lo_ or hi_ <= lo for (lo, hi), (lo_, hi_) in zip(a, b, strict=True))
 
 
-def _write_below(expr: Expr, layout: View) -> tuple[Expr, Expr, View] | None:
-    """The base, update and view of the write that made this expression, if one with this layout did."""
+def _write_below(expr: Expr, layout: View) -> tuple[Expr, Node, View] | None:
+    """The base, node and view of the write that made this expression, if one with this layout and a known offset did."""
     node = expr.node
-    if node is None or node.op is not strided_write or node.attrs.kwargs["layout"] != layout:
+    if node is None or node.op not in (strided_write, strided_write_at) or node.attrs.kwargs["layout"] != layout:
         return None
-    return node.inputs[0], node.inputs[1], node.attrs.kwargs["view"]
+    view = _view_of(node.inputs[2:], node.attrs)
+    return None if view is None else (node.inputs[0], node, view)
+
+
+def _view_of(offset: tuple[Expr, ...], attributes: Attrs) -> View | None:
+    """The view of a read or write; None where its offset is fed at run time."""
+    sizes, strides, start = attributes.kwargs["view"]
+    if not offset:
+        return sizes, strides, start
+    return (sizes, strides, start + int(offset[0].value)) if isinstance(offset[0], Const) else None
 
 
 def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
     """A read of what has just been written is the update; one of other elements looks below the write."""
-    layout, view = attributes.kwargs["layout"], attributes.kwargs["view"]
+    layout, view = attributes.kwargs["layout"], _view_of(exprs[1:], attributes)
     base = exprs[0]
+    if view is None:
+        return exprs
     if view == layout:
         return base
     for _ in range(_LOOK_BACK):
@@ -468,11 +479,11 @@ def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Ex
         if below[2] == view:
             if plan(layout, view).steps is None or 0 in view[1]:  # an element that is shown twice is the last one written
                 break
-            return below[1]
+            return below[1].inputs[1]
         if not _apart(layout, below[2], view):
             break
         base = below[0]
-    return (base,)
+    return (base, *exprs[1:])
 
 
 def _rewrite_write(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
@@ -481,21 +492,23 @@ def _rewrite_write(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[E
     A loop of writes to one region is then as deep as one write, which matters because XLA recomputes a chain of selects
     in each of its readers.
     """
-    layout, view = attributes.kwargs["layout"], attributes.kwargs["view"]
-    between: list[tuple[Expr, View]] = []
+    layout, view = attributes.kwargs["layout"], _view_of(exprs[2:], attributes)
+    between: list[Node] = []
     base = exprs[0]
+    if view is None:
+        return exprs
     for _ in range(_LOOK_BACK):
         below = _write_below(base, layout)
         if below is None:
             break
-        base, update, other = below
+        base, node, other = below
         if other == view:
-            for kept, where in reversed(between):
-                base = strided_write(base, kept, layout=layout, view=where)
-            return base, exprs[1]
+            for kept in reversed(between):
+                base = kept.op(base, *kept.inputs[1:], **kept.attrs.kwargs)  # type: ignore[operator]
+            return (base, *exprs[1:])
         if not _apart(layout, other, view):
             break
-        between.append((update, other))
+        between.append(node)
     return exprs
 
 
@@ -526,5 +539,71 @@ def _write_overlapping(base: Any, update: Any, layout: View, view: View) -> Any:
     return _unflat(lax.select(jnp.asarray(winner >= 0), picked, _flat(base, layout)), layout)
 
 
-strided_read.rewrite = _rewrite_read
-strided_write.rewrite = _rewrite_write
+# ------------------------------------------------------------------ views that move
+
+
+@lru_cache(maxsize=8192)
+def movable(layout: View, view: View) -> bool:
+    """Whether a view is a box along the base's own dims, so that its offset may be fed at run time."""
+    if any(s <= 0 for n, s in zip(*view[:2], strict=True) if n > 1) or 0 in view[0]:
+        return False
+    return _box(layout, view) is not None or math.prod(view[0]) == 1
+
+
+def _moving(layout: View, view: View, offset: Any) -> tuple[list[Any], Dims, tuple[Step, ...]]:
+    """Where the box of a view starts, its dims, and the steps that read the view from the box."""
+    steps = plan(layout, (*view[:2], 0)).steps
+    assert steps is not None
+    box, by = layout[0], (1,) * len(layout[0])
+    if steps and steps[0].kind == "slice":
+        _, box, by = steps[0].args
+        steps = steps[1:]
+    build = _Builder(box)
+    build.slice((0,) * len(box), box, by)
+    starts = [lax.rem(lax.div(offset, np.int64(max(s, 1))), np.int64(n)) for n, s in zip(layout[0], layout[1], strict=True)]
+    return starts, box, (*build.steps, *steps)
+
+
+def _at_samples(samples: Any) -> Any:
+    def make(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+        for args, attributes in samples(dtype, rng):
+            sizes, strides, offset = attributes["view"]
+            if movable(attributes["layout"], attributes["view"]):
+                yield Sample((*args, np.int64(offset)), {**attributes, "view": (sizes, strides, 0)})
+
+    return make
+
+
+@op(samples=_at_samples(_read_samples), raw=True)
+def strided_read_at(base: Any, offset: Any, *, layout: View, view: View) -> Any:
+    """`strided_read` of a view that moves: `view` at `offset` elements: dtype[layout sizes], s64[] -> dtype[view sizes].
+
+    The view, whose own offset is 0, must be a box along the base's dims wherever it stands (see `movable`); a loop over
+    its places is then one program.  XLA: as `strided_read` where the offset is a constant, else DynamicSlice.
+    """
+    base = jnp.asarray(base)
+    if isinstance(offset, np.generic):
+        return strided_read.fn(base, layout=layout, view=(*view[:2], view[2] + int(offset)))
+    starts, box, steps = _moving(layout, view, offset)
+    return _forward(lax.dynamic_slice(base, starts, box), steps)
+
+
+@op(samples=_at_samples(_write_samples), raw=True)
+def strided_write_at(base: Any, update: Any, offset: Any, *, layout: View, view: View) -> Any:
+    """`strided_write` to a view that moves: dtype[layout sizes], dtype[view sizes], s64[] -> dtype[layout sizes].
+
+    See `strided_read_at`.  XLA: as `strided_write` where the offset is a constant, else DynamicUpdateSlice.
+    """
+    base, update = jnp.asarray(base), jnp.asarray(update)
+    if isinstance(offset, np.generic):
+        return strided_write.fn(base, update, layout=layout, view=(*view[:2], view[2] + int(offset)))
+    starts, box, steps = _moving(layout, view, offset)
+    inner = lax.dynamic_slice(base, starts, box) if any(s.kind == "slice" for s in steps) else update
+    placed = _select(inner, update, steps)
+    return lax.dynamic_update_slice(base, placed, starts)
+
+
+for _op in (strided_read, strided_read_at):
+    _op.rewrite = _rewrite_read
+for _op in (strided_write, strided_write_at):
+    _op.rewrite = _rewrite_write

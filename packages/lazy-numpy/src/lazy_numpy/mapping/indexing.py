@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import events, ops, values
+from lazy_core import events, ops, storage, values
 from lazy_core.barrier import flush
 from lazy_core.shape import Shape
 from lazy_core.storage import Layout
@@ -25,8 +25,6 @@ from . import ranges, shapes, ufuncs
 from .base import array, axis_index, lowers, recorded, store
 
 _record = values.record
-_strided_read = ops.strided_read
-_strided_write = ops.strided_write
 
 
 def token(key: Any) -> Any:
@@ -102,9 +100,24 @@ def basic(layout: Layout, key: tuple[Any, ...]) -> Layout:
 
 def _derive(layout: Layout, found: tuple[Any, ...]) -> Layout:
     made = basic(layout, found)
+    if _walks(found):
+        made.moves()
     if not made.sizes and Ellipsis not in found:
         return Element(made)
     return made
+
+
+def _walks(key: tuple[Any, ...]) -> bool:
+    """Whether a key is of the kind that loops go through: with an integer, or a run of rows `a[i : i + n]`."""
+    if any(type(k) is int for k in key):
+        return True
+    first = key[0] if key else None
+    return (
+        type(first) is tuple
+        and type(first[0]) is int
+        and type(first[1]) is int
+        and all(k == (None, None, None) or k is Ellipsis for k in key[1:])
+    )
 
 
 def getitem(a: ndarray, key: Any) -> Any:
@@ -119,7 +132,7 @@ def getitem(a: ndarray, key: Any) -> Any:
     if made.__class__ is Element:
         value = a._value
         if value is not None:
-            return wrap_scalar(_record(_strided_read, (value,), layout.attributes(made.layout)))
+            return wrap_scalar(storage.read(value, layout, made.layout))
         return wrap_scalar(a._storage.read(made.layout))
     if a._shape.dtype.kind in "iu":
         return shapes.as_view(a, made)
@@ -161,7 +174,7 @@ def write(a: ndarray, layout: Layout, value: Any) -> None:
     if layout is own:
         a._put(fitted)
     elif whole is not None and layout.size < a._shape.size:  # nobody else sees this storage: no need to make one
-        a._value = _record(_strided_write, (whole, fitted), own.attributes(layout))
+        a._value = storage.write(whole, own, layout, fitted)
     else:
         a._share()[0].write(layout, fitted)
 
