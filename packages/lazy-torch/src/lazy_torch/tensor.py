@@ -6,6 +6,7 @@ state. Imported by the extension on the first recorded operation; importing it b
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -17,6 +18,7 @@ from lazy_core import barrier as wait_for_all
 from lazy_core.barrier import flush as run_trace
 from lazy_core.errors import DtypeError, LazyError, UnsupportedError
 from lazy_core.ir import Expr, const
+from lazy_core.ops.strided import movable
 from lazy_core.shape import Shape
 
 from . import dtypes, fallback
@@ -49,17 +51,43 @@ def strided_read(base: Expr, layout: Geometry, view: Geometry) -> Expr:
         base, layout = _reinterpreted(base, layout, view[3])
     if layout[:3] == view[:3]:
         return base
-    return ops.strided_read(base, layout=layout[:3], view=view[:3])
+    found: Expr
+    if movable(layout[:3], view[:3]) and math.prod(view[0]) != base.shape.size:
+        found = ops.strided_read_at(base, np.int64(view[2]), layout=layout[:3], view=(*view[:2], 0))
+    else:
+        found = ops.strided_read(base, layout=layout[:3], view=view[:3])
+    return found
 
 
 def strided_write(base: Expr, update: Expr, layout: Geometry, view: Geometry) -> Expr:
     """A storage's value with the elements that a view shows replaced."""
     if layout[3] == view[3]:
+        if movable(layout[:3], view[:3]) and math.prod(view[0]) != base.shape.size:
+            return ops.strided_write_at(base, update, np.int64(view[2]), layout=layout[:3], view=(*view[:2], 0))
         return ops.strided_write(base, update, layout=layout[:3], view=view[:3])
     flat, flat_layout = _reinterpreted(base, layout, view[3])
     written = ops.strided_write(flat, update, layout=flat_layout[:3], view=view[:3])
     back, back_layout = _reinterpreted(written, flat_layout, layout[3])
     return ops.strided_read(back, layout=back_layout[:3], view=layout[:3])
+
+
+def starts_moving(place: bytes, layout: Geometry, view: Geometry) -> bool:
+    """Whether a view that was seen at other offsets in earlier traces takes its offset at run time from now on."""
+    return bool(movable(layout[:3], view[:3])) and _trace.sites.should_lift(place)
+
+
+def strided_read_at(base: Expr, layout: Geometry, view: Geometry, slot: int) -> Expr:
+    """`strided_read` at an offset that is a number fed at run time."""
+    offset = _trace.scalar_leaf(SOURCE.index, "i", slot)
+    found: Expr = ops.strided_read_at(base, offset, layout=layout[:3], view=view[:3])
+    return found
+
+
+def strided_write_at(base: Expr, update: Expr, layout: Geometry, view: Geometry, slot: int) -> Expr:
+    """`strided_write` at an offset that is a number fed at run time."""
+    offset = _trace.scalar_leaf(SOURCE.index, "i", slot)
+    found: Expr = ops.strided_write_at(base, update, offset, layout=layout[:3], view=view[:3])
+    return found
 
 
 def _reinterpreted(base: Expr, layout: Geometry, code: int) -> tuple[Expr, Geometry]:
@@ -139,6 +167,7 @@ def cut(kind: int) -> None:
 
 
 # ------------------------------------------------------------------ numbers
+
 
 def should_lift(site: bytes, kind: bytes, values: bytes) -> bool:
     """Whether the numbers of an operation are fed at run time from now on (see `trace.Sites`)."""

@@ -76,7 +76,7 @@ Buffer* buffer_of(const at::Tensor& tensor);
 
 // ---------------------------------------------------------------- the table of hits
 
-enum class Tag : uint64_t { LEAF = 1, ZEROS, READ, WRITE, OP, SITE, META, RANDOM };
+enum class Tag : uint64_t { LEAF = 1, ZEROS, READ, WRITE, OP, SITE, META, RANDOM, PLACE, READ_AT, WRITE_AT };
 
 // The state of a generator: a value u64[2] (seed, counter) that random operations read and write; `fresh` until the first of them has uploaded the seed.
 struct RandomState {
@@ -136,7 +136,7 @@ class Table {  // open addressing; entries are compared word for word
 // What Python must add to the tables before an attempt can succeed.
 struct Missing {
   Tag tag;
-  Words key;
+  Words key, site;
   uint32_t slot = 0;
   const Geom *layout = nullptr, *view = nullptr;
   int64_t offset = 0;
@@ -154,8 +154,11 @@ struct State {
   Buffer *first = nullptr, *last = nullptr;  // pending buffers, in the order in which they became so
   size_t live = 0;
   std::vector<ArrayPtr> leaves;
-  std::vector<double> floats;
+  std::vector<double> floats;      // fed at run time in this trace
   std::vector<int64_t> ints;
+  std::vector<double> planned_floats;  // what the attempt under way will add to them
+  std::vector<int64_t> planned_ints;
+  bool any_moving = false;         // whether some view is read or written at an offset that is fed at run time
   std::vector<Buffer*> snapshot;  // between live() and finish()
   std::vector<uint32_t> log;      // operations recorded since the barrier
   size_t cut_at = ~0ull;
@@ -221,13 +224,23 @@ PyObject* geom_object(const Geom* geom, int64_t offset);  // (sizes, strides, of
 void resolve(const Missing& missing);  // GIL and trace lock held, mutex not held
 void flush(const char* cause, bool host_read);
 
+// An attempt that succeeds feeds the numbers that it planned.
+template <class Attempt>
+bool try_planned(Attempt& attempt, Missing& missing) {
+  State& s = state();
+  s.planned_floats.clear(), s.planned_ints.clear();
+  if (!attempt(missing)) return false;
+  s.floats.insert(s.floats.end(), s.planned_floats.begin(), s.planned_floats.end());
+  s.ints.insert(s.ints.end(), s.planned_ints.begin(), s.planned_ints.end());
+  return true;
+}
 // Try under the mutex; on a miss let Python fill the tables, under the GIL and the trace's lock so that no barrier comes between, and try again.
 template <class Attempt, class Resolve>
 void with_tables(Attempt&& attempt, Resolve&& fill) {
   Missing missing;
   {
     std::lock_guard<std::mutex> lock(state().mutex);
-    if (C10_LIKELY(!state().in_barrier) && attempt(missing)) return;
+    if (C10_LIKELY(!state().in_barrier) && try_planned(attempt, missing)) return;
   }
   Gil gil;
   TraceLock trace;
@@ -237,7 +250,7 @@ void with_tables(Attempt&& attempt, Resolve&& fill) {
       std::lock_guard<std::mutex> lock(state().mutex);
       TORCH_CHECK(!state().in_barrier, "lazy: an operation was recorded while a barrier runs on the same thread, as by a finaliser or a callback");
       missing.key.clear();
-      if (attempt(missing)) return;
+      if (try_planned(attempt, missing)) return;
     }
     fill(missing);
   }

@@ -481,7 +481,18 @@ PyObject* geom_object(const Geom* g, int64_t offset) { return Py_BuildValue("(NN
 
 void flush(const char* cause, bool host_read) { call("flush", Py_BuildValue("(sO)", cause, host_read ? Py_True : Py_False)); }
 
+// Whether a view that is recorded for the first time at this offset is at other offsets in other traces.
+static bool starts_moving(const Missing& m) {
+  if ((m.tag != Tag::READ && m.tag != Tag::WRITE) || m.site.empty()) return false;
+  Ref answer = call("starts_moving", Py_BuildValue("(y#NN)", (const char*)m.site.data(), (Py_ssize_t)(m.site.size() * 8), geom_object(m.layout, 0), geom_object(m.view, 0)));
+  if (!PyObject_IsTrue(answer.p)) return false;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  state().table.insert(m.site, std::make_unique<Entry>());
+  return state().any_moving = true;
+}
+
 void resolve(const Missing& m) {
+  if (starts_moving(m)) return;
   PyObject* expr = nullptr;
   switch (m.tag) {
     case Tag::LEAF: expr = call("leaf", Py_BuildValue("(IN)", m.slot, geom_object(m.layout, 0))).release(); break;
@@ -489,6 +500,10 @@ void resolve(const Missing& m) {
     case Tag::READ: expr = call("strided_read", Py_BuildValue("(ONN)", m.base->expr, geom_object(m.layout, 0), geom_object(m.view, m.offset))).release(); break;
     case Tag::WRITE:
       expr = call("strided_write", Py_BuildValue("(OONN)", m.base->expr, m.update->expr, geom_object(m.layout, 0), geom_object(m.view, m.offset))).release();
+      break;
+    case Tag::READ_AT: expr = call("strided_read_at", Py_BuildValue("(ONNI)", m.base->expr, geom_object(m.layout, 0), geom_object(m.view, 0), m.slot)).release(); break;
+    case Tag::WRITE_AT:
+      expr = call("strided_write_at", Py_BuildValue("(OONNI)", m.base->expr, m.update->expr, geom_object(m.layout, 0), geom_object(m.view, 0), m.slot)).release();
       break;
     case Tag::RANDOM: upload_seed(m.random); return;
     default: TORCH_INTERNAL_ASSERT(false, "lazy: nothing to resolve");

@@ -301,10 +301,18 @@ void plan_numbers(Plan& p, Op& op) {
   site_key(p, true, p.site);
   if (!state().table.find(p.site)) return;
   p.lifted = true;
-  int64_t nf = state().floats.size(), ni = state().ints.size();
+  State& s = state();
   for (auto& n : p.numbers) {
     if (n.fixed) continue;
-    n.slot = n.type == 'f' ? nf++ : ni++;
+    if (n.type == 'f') {
+      n.slot = s.floats.size() + s.planned_floats.size();
+      double d;
+      memcpy(&d, &n.bits[0], 8);
+      s.planned_floats.push_back(d);
+    } else {
+      n.slot = s.ints.size() + s.planned_ints.size();
+      s.planned_ints.push_back((int64_t)n.bits[0]);
+    }
     p.key[n.word - 1] |= 1ull << 40;
     p.key[n.word] = n.slot;
   }
@@ -368,17 +376,6 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   }
   commit(writes);
   if (p.random) set_pending(p.random->buffer, e.next_state, p.random->buffer->layout);
-  if (p.lifted)
-    for (auto& n : p.numbers) {
-      if (n.fixed) continue;
-      if (n.type == 'f') {
-        double d;
-        memcpy(&d, &n.bits[0], 8);
-        s.floats.push_back(d);
-      } else {
-        s.ints.push_back((int64_t)n.bits[0]);
-      }
-    }
   s.recorded++;
   s.log.push_back(op.id);
   if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);

@@ -254,7 +254,25 @@ static bool value_of(Buffer* b, Node*& node, Missing& m) {
   return b->array ? leaf(b, node, m) : zeros(b->layout, node, m);
 }
 
+// Where a view of a part of a storage is read or written at other offsets in other traces, the offset is no part of the program but a number that
+// is fed at run time.  `m.site` is what such a place is known by; the answer is the slot of the offset, or -1.
+static int64_t moving_slot(Tag tag, Node* base, const Geom* layout, const Geom* view, int64_t offset, Missing& m) {
+  m.site.clear();
+  if (layout->dtype != view->dtype || c10::multiply_integers(view->sizes) == c10::multiply_integers(layout->sizes)) return -1;
+  m.site = {(uint64_t)Tag::PLACE, (uint64_t)tag, base->skeleton, (uint64_t)layout, (uint64_t)view};
+  State& s = state();
+  if (!s.any_moving || !s.table.find(m.site)) return -1;
+  s.planned_ints.push_back(offset);
+  return s.ints.size() + s.planned_ints.size() - 1;
+}
+
 static bool strided_read(Node* base, const Geom* layout, const Geom* view, int64_t offset, Node*& node, Missing& m) {
+  if (const int64_t slot = moving_slot(Tag::READ, base, layout, view, offset, m); C10_UNLIKELY(slot >= 0)) {
+    m.key = {(uint64_t)Tag::READ_AT, (uint64_t)base, (uint64_t)layout, (uint64_t)view, (uint64_t)slot};
+    if (lookup(m.key, node)) return true;
+    m.tag = Tag::READ_AT, m.base = base, m.layout = layout, m.view = view, m.slot = slot;
+    return false;
+  }
   m.key = {(uint64_t)Tag::READ, (uint64_t)base, (uint64_t)layout, (uint64_t)view, (uint64_t)offset};
   if (lookup(m.key, node)) return true;
   m.tag = Tag::READ, m.base = base, m.layout = layout, m.view = view, m.offset = offset;
@@ -262,6 +280,12 @@ static bool strided_read(Node* base, const Geom* layout, const Geom* view, int64
 }
 
 static bool strided_write(Node* base, Node* update, const Geom* layout, const Geom* view, int64_t offset, Node*& node, Missing& m) {
+  if (const int64_t slot = moving_slot(Tag::WRITE, base, layout, view, offset, m); C10_UNLIKELY(slot >= 0)) {
+    m.key = {(uint64_t)Tag::WRITE_AT, (uint64_t)base, (uint64_t)update, (uint64_t)layout, (uint64_t)view, (uint64_t)slot};
+    if (lookup(m.key, node)) return true;
+    m.tag = Tag::WRITE_AT, m.base = base, m.update = update, m.layout = layout, m.view = view, m.slot = slot;
+    return false;
+  }
   m.key = {(uint64_t)Tag::WRITE, (uint64_t)base, (uint64_t)update, (uint64_t)layout, (uint64_t)view, (uint64_t)offset};
   if (lookup(m.key, node)) return true;
   m.tag = Tag::WRITE, m.base = base, m.update = update, m.layout = layout, m.view = view, m.offset = offset;
