@@ -106,6 +106,80 @@ def test_reads_now_and_then_do_not_recompile_again_and_again():
     assert lazy_core.report().counters["compiles"] <= 6
 
 
+def fresh_cutter():
+    """Forget the loop that was known."""
+    lazy_core.barrier()
+    values.source.cutter.period = None
+    values.source.cutter.restart()
+    values.source.cut_at = values.source.cutter.cut_at
+
+
+def nested_loop(rounds, inner, between, log_every=None):
+    """A loop with a loop in it; returns the value and how many programs were compiled after each outer round."""
+    x = values.from_host(np.float64([0.1, 0.2]))
+    compiled = []
+    for k in range(rounds):
+        for _ in range(inner):
+            x = ops.neg(ops.cos(ops.sin(x)))
+        for _ in range(between):
+            x = ops.tanh(ops.add(x, x))
+        if log_every and k % log_every == log_every - 1:
+            values.to_host(ops.sum(x, axes=(0,), keepdims=False))
+        compiled.append(lazy_core.report().counters["compiles"])
+    return values.to_host(x), compiled
+
+
+@pytest.mark.parametrize(("inner", "between", "log_every"), [(500, 1, None), (467, 20, 10), (40, 30, 10)])
+def test_what_interrupts_an_inner_loop_does_not_recompile_it_each_time(inner, between, log_every):
+    """Cuts resume at a fixed distance from the interruption: were they a fixed length apart, each outer round would cut another way."""
+    result, compiled = nested_loop(30, inner, between, log_every)
+    assert compiled[-1] == compiled[20] <= 8, compiled
+    expected = np.float64([0.1, 0.2])
+    for _ in range(30):
+        for _ in range(inner):
+            expected = -np.cos(np.sin(expected))
+        for _ in range(between):
+            expected = np.tanh(expected + expected)
+    np.testing.assert_allclose(result, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("body", [40, 130])
+def test_a_logging_line_every_tenth_round_recompiles_nothing_once_seen(body):
+    """Whether ten rounds are longer than a program or shorter: a bounded number of programs, soon."""
+    rng = np.random.default_rng(body)
+    chosen = [[ops.sin, ops.cos, ops.tanh, ops.neg][i] for i in rng.integers(0, 4, body)]
+    x = values.from_host(np.float64([0.1, 0.2]))
+    compiled = []
+    for k in range(100):
+        for op in chosen:
+            x = op(x)
+        if k % 10 == 9:
+            values.to_host(ops.sum(x, axes=(0,), keepdims=False))
+            compiled.append(lazy_core.report().counters["compiles"])
+    assert compiled[-1] == compiled[3] <= 5, compiled
+
+
+def test_an_unmarked_loop_gives_what_one_with_barriers_gives_in_bounded_memory():
+    """The same values to the bit, and never more pending operations than the first search allows."""
+
+    def run(mark):
+        x = values.from_host(np.float64([1.0, 2.0, 3.0]))
+        half = ir.const(0.5, np.float64)
+        longest = 0
+        for _ in range(3000):
+            x = values.record(ops.add, (ops.sin(values.record(ops.mul, (x, half))), half))
+            longest = max(longest, len(values.source.log))
+            if mark:
+                lazy_core.barrier()
+        return values.to_host(x), longest
+
+    unmarked, longest = run(False)
+    fresh_cutter()
+    marked, _ = run(True)
+    assert longest <= 1100
+    np.testing.assert_array_equal(unmarked, marked)
+
+
 def test_trace_without_period_is_cut_at_its_limit():
     """Bounded even where no loop is found."""
     rng = np.random.default_rng(0)

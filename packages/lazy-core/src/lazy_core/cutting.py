@@ -14,6 +14,8 @@ from .config import config
 
 # A body shorter than this is repeated within one program, so that a barrier's fixed cost (some 20 us) is small beside recording.
 SHORTEST_PROGRAM = 200
+# How many operations to wait, at least, before looking whether an interrupted loop has resumed.
+_PATIENCE = 16
 
 
 def find_period(log: Sequence[Hashable]) -> tuple[int, int] | None:
@@ -69,9 +71,14 @@ class Cutter:
             return True
         if self._live:
             return self._observe(size, live)
-        if self.period and size == self._program_length():
-            if self._continues(log):
-                return True
+        if self.period:
+            if size < self._program_length():
+                self.cut_at = self._program_length()
+                return False
+            boundary = self._boundary(log)
+            if boundary is not None:
+                self.cut_at = min(boundary, max(size, config.max_trace))
+                return boundary <= size
             self.period = None
         found = find_period(log)
         if found is None:
@@ -93,6 +100,7 @@ class Cutter:
             return False
         best = min(range(self.period), key=lambda k: (self._live[k], k))
         self.cut_at = self._observed_from + best + self.period
+        self._pattern = self._pattern[best:] + self._pattern[:best]
         self._live = []
         self._cut_here = True
         return self.cut_at <= size
@@ -101,17 +109,33 @@ class Cutter:
         assert self.period is not None
         return self.period * max(1, -(-SHORTEST_PROGRAM // self.period))
 
-    def _continues(self, log: Sequence[Hashable]) -> bool:
-        """Whether a log is the known loop again, from whatever phase it began at."""
-        period = self.period
+    def _boundary(self, log: Sequence[Hashable]) -> int | None:
+        """The length at which to cut a log that ends in the known loop, or to look again; None if the loop is over.
+
+        A loop that was interrupted (by what surrounds an inner loop, a logging line) is cut at a fixed distance from where it
+        resumed. Were the cut as far from the last one as always, it would fall at another round each time, and each straddling
+        program would be a new one.
+        """
+        period, size = self.period, len(log)
         assert period is not None
-        if any(log[i] != log[i + period] for i in range(len(log) - period)):
-            return False
-        body = list(log[:period])
-        if body == self._pattern:
-            return True
-        doubled = self._pattern + self._pattern
-        if any(doubled[k] == body[0] and doubled[k : k + period] == body for k in range(period)):
-            self._pattern = body
-            return True
-        return False
+        run = 0
+        while run < size - period and log[size - 1 - run] == log[size - 1 - run - period]:
+            run += 1
+        run += period
+        ahead = self._to_boundary(log[size - period :]) if run >= 2 * period or run == size else None
+        if ahead is None:
+            return size + max(period, _PATIENCE) if size < max(config.cut_after, 2 * self._program_length()) else None
+        if run == size:
+            return size + ahead
+        resumed = size - run + period
+        first = resumed + (size + ahead - resumed) % period
+        length = self._program_length()
+        return first + max(0, -(-(size - first) // length)) * length
+
+    def _to_boundary(self, latest: Sequence[Hashable]) -> int | None:
+        """How many operations after these, one period of them, the loop's body ends; None if they are not the known loop."""
+        period, latest = len(self._pattern), list(latest)
+        for done in range(period):  # operations since the last boundary
+            if self._pattern[:done] == latest[period - done :] and self._pattern[done:] == latest[: period - done]:
+                return (period - done) % period
+        return None
