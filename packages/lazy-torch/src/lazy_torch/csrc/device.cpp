@@ -177,6 +177,14 @@ static PyObject* list_of(const std::vector<T>& items, F&& convert) {
 }
 static PyObject* new_ref(PyObject* p) { return Py_INCREF(p), p; }
 
+// Whether a buffer could be retained: one whose last reference is just being released by another thread waits for the mutex to leave the list.
+static bool retain_if_alive(Buffer* b) {
+  int refs = b->refs.load(std::memory_order_relaxed);
+  while (refs > 0)
+    if (b->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) return true;
+  return false;
+}
+
 static PyObject* py_live(PyObject*, PyObject*) {
   auto& s = state();
   drain();
@@ -185,7 +193,7 @@ static PyObject* py_live(PyObject*, PyObject*) {
     std::lock_guard<std::mutex> lock(s.mutex);
     s.in_barrier = true;
     for (Buffer* b = s.first; b; b = b->next) {
-      retain(b);
+      if (!retain_if_alive(b)) continue;
       s.snapshot.push_back(b);
       exprs.push_back(b->node->expr);
     }
