@@ -86,6 +86,31 @@ def test_varying_spurious_values_compile_a_bounded_number_of_programs():
     assert compiles() <= 8
 
 
+def test_garbage_cycles_recompile_nothing_whenever_the_collector_comes():
+    """A value in a reference cycle lives until the collector comes by, at another step each time."""
+
+    class Holder:
+        def __init__(self, value):
+            self.value, self.me = value, self
+
+    w = leaf(np.float32([1, 0.5]))
+    seen = []
+    gc.disable()
+    try:
+        for k in range(60):
+            y = ops.sin(w)
+            Holder(y)
+            w = ops.add(y, y)
+            del y
+            if k % 7 == 3 or k % 11 == 5:
+                gc.collect()
+            lazy_core.barrier()
+            seen.append(compiles())
+    finally:
+        gc.enable()
+    assert seen[-1] <= 2, seen
+
+
 def big(value, nbytes=SMALLEST_DONATION_BYTES):
     """A leaf that is large enough to be donated."""
     return leaf(np.full(nbytes // 4, value, np.float32))
@@ -143,6 +168,19 @@ def test_a_host_view_keeps_its_contents():
         lazy_core.barrier()
     values.to_host(w)
     assert (view == 2).all()
+
+
+def test_an_exported_buffer_is_never_donated():
+    """DLPack, to torch or to NumPy: the export is intact, though the value that it came from is updated and gone."""
+    w = big(2, WORTH_COMPILING_BYTES)
+    exported = np.from_dlpack(w.array)
+    again = values.from_array(w.array)
+    for _ in range(3):
+        w = ops.add(w, w)
+        lazy_core.barrier()
+    assert values.to_host(w)[0] == 16
+    assert (exported == 2).all()
+    assert (values.to_host(again) == 2).all()
 
 
 def test_plan_that_donates_does_not_run_while_somebody_holds_the_buffer():

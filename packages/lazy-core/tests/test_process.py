@@ -153,6 +153,11 @@ def test_command_shows_reports_and_graphs(tmp_path, capsys):
     assert "stablehlo.add" in capsys.readouterr().out
     assert main(["graph", path, "--format", "dot"]) == 0
     assert "n0 -> n1;" in capsys.readouterr().out
+    assert main(["graph", path, "--format", "html"]) == 0
+    shown = capsys.readouterr().out
+    assert '<a href="#v0">%0</a>' in shown
+    assert 'id="v0"' in shown
+    assert "stablehlo.add" in shown
     assert main(["graph", path, "99"]) == 2
     assert "no graph 99" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "missing.json")]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -129,3 +130,43 @@ def test_pickling_what_main_defines(script):
         )
     )
     assert (done.stdout, done.stderr) == ("__main__ [0. 1. 2.]\n", "")
+
+
+UNMARKED = """
+    import resource
+    import numpy as np
+    import sys
+
+    u = np.zeros(16)
+    u[4:9] = 1.0
+    for k in range(int(sys.argv[1])):
+        u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+        if len(sys.argv) > 3 and k % 10 == 9:
+            float(u[3])
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(u.tolist())
+    if sys.argv[2] == "lazy":
+        import lazy_core
+
+        counters = lazy_core.report().counters
+        print(counters["compiles"], counters["barriers"])
+"""
+
+
+@pytest.mark.parametrize(("rounds", "logged"), [(100_000, False), (2_000, True)])
+def test_an_unmarked_time_loop_compiles_its_body_a_bounded_number_of_times(script, rounds, logged, monkeypatch):
+    """In-place slices without a read, or with a line that reads one element every tenth round; NumPy's values in bounded memory."""
+    monkeypatch.setenv("LAZY_CACHE_DIR", "off")
+    path = script(UNMARKED)
+    extra = ["log"] if logged else []
+    lazy = run(path, str(rounds), "lazy", *extra)
+    assert lazy.returncode == 0, lazy.stderr
+    plain = subprocess.run([sys.executable, path, str(rounds), "numpy", *extra], capture_output=True, text=True, check=True, timeout=300)
+    memory, found, counts = lazy.stdout.splitlines()
+    expected = plain.stdout.splitlines()[1]
+    for a, b in zip(json.loads(found), json.loads(expected), strict=True):
+        assert a == pytest.approx(b, rel=1e-9, abs=1e-300)
+    compiles, barriers = (int(n) for n in counts.split())
+    assert compiles <= 4
+    assert barriers > 100
+    assert int(memory) < 1_500_000

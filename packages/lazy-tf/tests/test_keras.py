@@ -177,3 +177,38 @@ def test_fit_in_graph_mode_is_inlined():
         model.compile(optimizer=optimizer, loss=loss, jit_compile=False)
         losses = model.fit(x, y, batch_size=16, epochs=3, shuffle=False, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
+
+
+def hand_written(steps, log_every=0, mark=False):
+    """Gradient descent without optimiser, hook or read; a weight at the end, and the programs at each logging line."""
+    rng = np.random.default_rng(0)
+    v, w = (tf.Variable(rng.standard_normal(s).astype("f")) for s in ((4, 3), (3, 2)))
+    x = tf.constant(rng.standard_normal((16, 4)).astype("f"))
+    seen = []
+    for k in range(steps):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((tf.tanh(x @ v) @ w - 1.0) ** 2)
+        for variable, gradient in zip((v, w), tape.gradient(loss, (v, w)), strict=True):
+            variable.assign_sub(0.01 * gradient)
+        if mark:
+            lazy_core.barrier()
+        if log_every and k % log_every == log_every - 1:
+            float(loss)
+            seen.append(lazy_core.report().counters["compiles"] + lazy_core.report().counters["disk_hits"])
+    return v.numpy(), seen
+
+
+def test_a_hand_written_loop_compiles_its_body_a_bounded_number_of_times():
+    plain, _ = hand_written(200)
+    with lazy_tf.device():
+        lazy_core.barrier()
+        lazy_core.reset_report()
+        unmarked, _ = hand_written(200)
+        counters = lazy_core.report().counters
+        assert counters["compiles"] + counters["disk_hits"] <= 4 and counters["barriers"] >= 10, counters
+        marked, _ = hand_written(200, mark=True)
+        np.testing.assert_allclose(unmarked, marked, rtol=1e-5)
+        np.testing.assert_allclose(unmarked, plain, rtol=1e-3, atol=1e-5)
+        lazy_core.reset_report()
+        _, seen = hand_written(150, log_every=10)
+        assert seen[-1] == seen[3] <= 4, seen

@@ -5,7 +5,7 @@ Owns: argument parsing and what is printed.  Imports frontends only through thei
     lazy doctor                                  versions, devices, installed frontends, what is missing
     lazy run [--frontend numpy] script.py ...    run a script with a frontend enabled and print the report
     lazy report FILE [--html PAGE]               show a report that a program wrote (LAZY_REPORT=FILE python program.py)
-    lazy graph FILE [NUMBER]                     show a compiled graph of such a report, as text, StableHLO or Graphviz
+    lazy graph FILE [NUMBER]                     show a compiled graph of such a report, as text, StableHLO, Graphviz or HTML
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from . import __version__, backend, dump, frontend
+from . import __version__, backend, dump, frontend, page
 from .errors import LazyError
 from .report import Report, report
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     drawn = commands.add_parser("graph", help="show a compiled graph of a report")
     drawn.add_argument("file", help="the JSON report")
     drawn.add_argument("number", type=int, nargs="?", help="which graph (default: the latest)")
-    drawn.add_argument("--format", choices=("text", "stablehlo", "dot"), default="text")
+    drawn.add_argument("--format", choices=("text", "stablehlo", "dot", "html"), default="text")
     args = parser.parse_args(argv)
     if args.command == "doctor":
         return _doctor(args.json)
@@ -53,11 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _report(read: Report, page: str | None) -> int:
-    if page is None:
+def _report(read: Report, target: str | None) -> int:
+    if target is None:
         print(read)
     else:
-        with open(page, "w", encoding="utf-8") as file:
+        with open(target, "w", encoding="utf-8") as file:
             file.write(read.to_html())
     return 0
 
@@ -69,7 +69,10 @@ def _graph(read: Report, number: int | None, form: str) -> int:
     if chosen not in read.graphs:
         raise ValueError(f"there is no graph {chosen}; there are {', '.join(map(str, read.graphs))}")
     text, stablehlo = read.graphs[chosen]
-    print(stablehlo if form == "stablehlo" else dump.dot(text) if form == "dot" else text)
+    if form == "html":
+        print(page.render_graph(chosen, text, stablehlo))
+    else:
+        print(stablehlo if form == "stablehlo" else dump.dot(text) if form == "dot" else text)
     return 0
 
 

@@ -6,6 +6,7 @@ Owns: the page's markup, style and its few lines of script; nothing is fetched f
 from __future__ import annotations
 
 import html
+import re
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -73,6 +74,26 @@ def render(report: Report) -> str:
 <h2>Causes</h2>{_causes(report.events)}
 <h2>Fallbacks</h2>{_fallbacks(report.fallbacks)}
 <h2>Compiled graphs</h2>{_graphs(report)}
+</body></html>
+"""
+
+
+def render_graph(number: int, text: str, stablehlo: str) -> str:
+    """A page of one graph: its operations with the user's lines, linked from operand to definition, and its StableHLO."""
+    name = re.compile(r"%(\d+)")
+    lines = []
+    for line in text.splitlines():
+        escaped = html.escape(line)
+        head, equals, rest = escaped.partition(" = ")
+        defined = name.fullmatch(head) if equals else None
+        linked = name.sub(r'<a href="#v\1">%\1</a>', rest if defined else escaped)
+        lines.append(f'<span id="v{defined[1]}">{head}</span> = {linked}' if defined else linked)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Lazy graph {number}</title><style>{_STYLE} :target {{ font-weight: bold; }} pre {{ max-height: none; }}</style></head><body>
+<h1>Graph {number}</h1>
+<pre>{chr(10).join(lines)}</pre>
+<details><summary>StableHLO</summary><pre>{html.escape(stablehlo)}</pre></details>
 </body></html>
 """
 
