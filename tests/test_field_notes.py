@@ -215,3 +215,81 @@ def test_printing_twice_gives_the_same():
     lazy_core.barrier()
     assert repr(x) == first
     assert y[0].item() == 1
+
+
+def test_in_place_operations_record_no_more_than_their_functional_form():
+    """6294: functionalisation inflated tracing."""
+
+    def recorded(program):
+        before = counters()["recorded"]
+        program(torch.ones(4, 4, device="lazy"))
+        return counters()["recorded"] - before
+
+    def functional_form(x):
+        for _ in range(20):
+            x = torch.relu(x * 2 + 1)
+        return x.sum().item()
+
+    def in_place(x):
+        for _ in range(20):
+            x.mul_(2).add_(1).relu_()
+        return x.sum().item()
+
+    assert recorded(in_place) <= recorded(functional_form)
+
+
+def test_a_known_step_is_neither_walked_nor_lowered_nor_inferred_again(monkeypatch):
+    """3434, 5280: each barrier walked the graph, and recording cost more than execution."""
+    from lazy_core import backend, ir, lowering, plans
+    from lazy_core.ops.registry import Op
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).to("lazy")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.ones(4, 8, device="lazy")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        lazy_core.barrier()
+
+    for _ in range(4):
+        step()
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("work that grows with the graph in the steady state")
+
+    for owner, name in ((lowering, "linearise"), (plans, "make"), (ir, "post_order"), (Op, "infer")):
+        monkeypatch.setattr(owner, name, refuse)
+    monkeypatch.setattr(backend, "wait", refuse)  # nor does anybody wait for the device
+    before = counters()["cache_hits"]
+    for _ in range(3):
+        step()
+    assert counters()["cache_hits"] == before + 3
+
+
+def test_the_disk_cache_needs_no_opting_in(monkeypatch, tmp_path):
+    """9349, 7169: it was opt-in, and entries of other versions came out of it."""
+    from lazy_core import config, disk
+
+    monkeypatch.delenv("LAZY_CACHE_DIR", raising=False)
+    assert type(config).from_environment().cache_dir == ""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with lazy_core.options(cache_dir=""):
+        folder = disk.DiskCache().folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "lazytensor"
+    now = disk.environment_digest()
+    monkeypatch.setattr(disk.backend, "versions", lambda: {"jax": "0.0.1"})
+    assert disk.environment_digest() != now == folder.name
+
+
+def test_an_accidental_graph_is_an_error_where_one_asks_for_it():
+    """vLLM 16282: rules that people wrote down only to dodge accidental graphs."""
+    x = torch.ones(6, device="lazy")
+    for _ in range(2):
+        (x * 2).sum().item()
+    with lazy_core.strict("compile"):
+        (x * 2).sum().item()
+        with pytest.raises((lazy_core.errors.StrictError, RuntimeError), match=r"test_field_notes\.py"):
+            (x[:5] * 2).sum().item()

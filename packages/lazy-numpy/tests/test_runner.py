@@ -170,3 +170,31 @@ def test_an_unmarked_time_loop_compiles_its_body_a_bounded_number_of_times(scrip
     assert compiles <= 4
     assert barriers > 100
     assert int(memory) < 1_500_000
+
+
+def test_exit_with_pending_work_is_silent(script):
+    """Arrays that nobody read, also where they outlive the program's module."""
+    done = run(script("import sys, builtins\nimport numpy as np\nx = np.ones(3) + 1\nsys.keep, builtins.keep = x * 2, [x + 3]\n"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_interrupt_while_it_compiles_ends_the_program_as_python_does(script):
+    """Ctrl-C: KeyboardInterrupt reaches the program, and what was pending is right afterwards."""
+    path = script(
+        """
+        import os, signal, threading
+        import numpy as np
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        x = np.ones(3) + 1
+        try:
+            n = 0
+            while True:
+                n += 1
+                float((np.sin(np.ones(n)) * 2).sum())
+        except KeyboardInterrupt:
+            print("interrupted")
+        print((x * 2).tolist())
+        """
+    )
+    done = run(path)
+    assert done.stdout.splitlines() == ["interrupted", "[4.0, 4.0, 4.0]"], done.stderr
