@@ -85,7 +85,7 @@ def test_host_known_indices_out_of_range_raise(lazy):
         tf.gather(tf.constant(ROWS) * 1, [0, 9])
 
 
-def test_unsupported_dtype_cannot_be_copied_to_the_device(lazy):
+def test_unsupported_dtype_stays_on_the_cpu(lazy):
     with tf.device("CPU:0"):
         text = tf.constant("abc")
     assert tf.identity(text).numpy() == b"abc"
@@ -141,3 +141,28 @@ def test_from_lazy_refuses_other_devices(lazy):
         x = tf.constant(1.0)
     with pytest.raises(lazy_core.LazyError, match="not lazy"):
         lazy_tf.from_lazy(x)
+
+
+@pytest.mark.parametrize("wrap", [tf.numpy_function, tf.py_function], ids=["numpy_function", "py_function"])
+def test_a_barrier_inside_a_callback_is_harmless(lazy, wrap):
+    x = tf.constant(ROWS) * 1
+    pending = x + 1
+
+    def doubled(a):
+        lazy_core.barrier()
+        return a * 2
+
+    np.testing.assert_array_equal(wrap(doubled, [x], tf.float32).numpy(), np.multiply(ROWS, 2))
+    np.testing.assert_array_equal(pending.numpy(), np.add(ROWS, 1))
+
+
+def test_operands_of_the_cpu_are_copied_and_other_dtypes_refused(lazy):
+    x = tf.constant(ROWS) * 1
+    with tf.device("CPU:0"):
+        plain, text = tf.constant(ROWS), tf.constant(["a", "b"])
+    np.testing.assert_array_equal((x + plain).numpy(), np.multiply(ROWS, 2))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"string is not in the list of allowed values"):
+        tf.add(x, text)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected to be a (int32|float) tensor but is a (float|int32) tensor"):
+        tf.add(x, tf.constant([1, 2]))
+    np.testing.assert_array_equal((x + 1).numpy(), np.add(ROWS, 1))
