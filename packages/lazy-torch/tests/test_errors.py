@@ -97,3 +97,12 @@ def test_a_failed_barrier_leaves_everything_pending(monkeypatch: pytest.MonkeyPa
         x.sum().item()
     monkeypatch.undo()
     assert x.tolist() == [3, 3, 3] and y.shape == (3, 1)
+
+
+def test_a_barrier_in_a_hook_of_the_backward_pass_is_harmless() -> None:
+    x = torch.ones(3, device="lazy", requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: (lazy_core.barrier(), g * 3)[1])
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [6, 6, 6]

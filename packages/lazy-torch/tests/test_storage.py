@@ -296,3 +296,20 @@ def test_moving_offsets_and_changing_numbers_in_one_operation_keep_their_slots()
         expected[k : k + 2].mul_(k + 1)
         lazy_core.barrier()
     torch.testing.assert_close(out.cpu(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_products_written_into_conjugated_views() -> None:
+    """torch hands these their result with its bit: it is carried out before, and put back after."""
+
+    def program(d: str) -> tuple[torch.Tensor, ...]:
+        x = torch.complex(torch.arange(12.0), -torch.arange(12.0) + 3).view(3, 4).to(d)
+        y = (torch.ones(3, 3, dtype=x.dtype, device=d) * (2 + 1j)).conj()
+        same = y.addmm_(x, x.mH)
+        assert same is y
+        z = torch.ones(3, 3, dtype=x.dtype, device=d).conj()
+        torch.mm(x, x.mH, out=z)
+        w = torch.ones(3, dtype=x.dtype, device=d).conj()
+        w.addmv_(x, x[0])
+        return y.resolve_conj(), z.resolve_conj(), w.resolve_conj(), (y * 1j).resolve_conj()
+
+    both(program)

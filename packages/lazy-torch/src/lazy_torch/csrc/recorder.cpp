@@ -631,6 +631,29 @@ void resolve_bits(const Op& op, Stack* stack) {
   }
 }
 
+// torch hands some products what they write with its bits as well: the operation works on a copy without them, which is then written back.
+template <class Run>
+bool through_copies(const Op& op, Stack* stack, const Run& run) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (int i = 0; i < op.nargs; i++) {
+    IValue& v = *(stack->end() - op.nargs + i);
+    if (!op.args[i].write || !v.isTensor()) continue;
+    const at::Tensor t = v.toTensor();
+    if (C10_LIKELY(!t.defined() || !(t.is_conj() || t.is_neg()))) continue;
+    copies.emplace_back(t, t.resolve_conj().resolve_neg());
+    v = copies.back().second;
+  }
+  if (C10_LIKELY(copies.empty())) return false;
+  const size_t below = stack->size() - op.nargs;
+  run();
+  for (auto& [written, copy] : copies) {
+    written.copy_(copy);
+    for (size_t i = below; i < stack->size(); i++)
+      if ((*stack)[i].isTensor() && (*stack)[i].toTensor().is_same(copy)) (*stack)[i] = written;
+  }
+  return true;
+}
+
 void check_devices(const c10::OperatorHandle& op, const Stack& stack) {
   const auto& args = op.schema().arguments();
   for (size_t i = 0; i < args.size(); i++) {
@@ -667,6 +690,10 @@ struct Kernel final : c10::OperatorKernel {
   Op& op;
   explicit Kernel(Op* o) : op(*o) {}
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, Stack* stack) {
+    if (C10_UNLIKELY(through_copies(op, stack, [&] { run(handle, stack); }))) return;
+    run(handle, stack);
+  }
+  void run(const c10::OperatorHandle& handle, Stack* stack) {
     int mode = op.mode.load(std::memory_order_relaxed);
     if (C10_UNLIKELY(mode == UNKNOWN)) mode = classify(op);
     if (mode == RECORD) {
