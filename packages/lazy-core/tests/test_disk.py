@@ -197,3 +197,14 @@ def test_concurrent_writers_and_kills_leave_no_half_entries(tmp_path):
             assert payload is None or payload == bytes([k]) * 20_000
     assert found >= 200
     assert not any("damaged" in e.cause for e in lazy_core.report().events)
+
+
+def test_a_program_that_calls_back_into_python_is_not_stored(folder):
+    """It holds addresses of this process: another one that loaded it would crash."""
+    import jax
+
+    from lazy_core.ops.registry import Op
+
+    op = Op.unregistered("test_calls_back", lambda v: jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+    assert values.to_host(values.record(op, (values.from_host(np.ones(3, np.float32)),))).tolist() == [1, 1, 1]
+    assert entries(folder) == ([], [])

@@ -350,3 +350,29 @@ def test_garbage_cycles_recompile_nothing() -> None:
     finally:
         gc.enable()
     assert seen[-1] <= 3, seen
+
+
+def test_a_failing_execution_surfaces_at_reads_of_what_depends_on_it_and_nowhere_else() -> None:
+    """Tensors of the same program that do not depend on the failure are there; using a failed one raises the first error again."""
+    import jax
+
+    from lazy_core.errors import ExecutionError
+    from lazy_core.ops.registry import Op
+
+    def explode(x: Any) -> Any:
+        raise ValueError("out of luck")
+
+    op = Op.unregistered("test_torch_explodes", lambda v: jax.pure_callback(explode, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+    x = torch.ones(3, device="lazy")
+    broken = lazy_torch.from_lazy(values.record(op, (lazy_torch.to_lazy(x),))) * 2
+    fine = x * 5
+    with pytest.raises((ExecutionError, RuntimeError), match="out of luck"):
+        lazy_core.barrier()
+    for _ in range(2):
+        with pytest.raises((ExecutionError, RuntimeError), match="out of luck"):
+            broken.tolist()
+    later, other = broken + 1, fine + 1
+    with pytest.raises((ExecutionError, RuntimeError), match="out of luck"):
+        later.tolist()
+    assert fine.tolist() == [5, 5, 5]
+    assert other.tolist() == [6, 6, 6]

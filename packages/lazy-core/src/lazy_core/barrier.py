@@ -112,19 +112,19 @@ def _run_separately(live: plans.Live, sources: list[Source]) -> list[list[Any]]:
             if expr not in found:
                 alone = tuple([(expr,) if k == position else () for k in range(len(live))])
                 try:
-                    found[expr] = _run(alone, sources, "finding out which value failed", False)[position][0]
+                    found[expr] = _run(alone, sources, "finding out which value failed", False, exact=True)[position][0]
                 except ExecutionError as error:
                     found[expr] = Failed(error)
     return [[found[expr] for expr in exprs] for exprs in live]
 
 
-def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool) -> list[list[Any]]:
-    plan = cache.plans.get(live)
+def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, exact: bool = False) -> list[list[Any]]:
+    plan = cache.plans.get(live) if not exact else plans.make(live, sources, cause, exact=True)
     if plan is None:
         plan = plans.make(live, sources, cause)
         cache.add_plan(live, plan)
         plan.read_site = events.user_site() if host_read else None
-    else:
+    elif not exact:
         events.count("cache_hits")
     events.count("barriers")
     executable = _executable_now(plan, sources, cause)  # before the lists below hold the buffers too
@@ -140,6 +140,9 @@ def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool) -
         try:
             outputs = executable(arguments, packed)
         except Exception as error:
+            for argument in arguments:
+                if argument.__class__ is Failed:  # the first failure says what happened, and where
+                    raise argument.error from None
             raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
         _latest.append((weakref.ref(outputs[plan.smallest]), plan))
     if host_read:

@@ -20,8 +20,8 @@ from .trace import Source
 Live = tuple[tuple[Expr, ...], ...]
 
 
-def make(live: Live, sources: Sequence[Source], cause: str) -> Plan:
-    """The plan of a trace key that is not known yet.
+def make(live: Live, sources: Sequence[Source], cause: str, exact: bool = False) -> Plan:
+    """The plan of a trace key that is not known yet; an exact one computes what is live only, and donates nothing.
 
     Raises:
         ExecutionError: lowering or compiling failed.
@@ -46,13 +46,13 @@ def make(live: Live, sources: Sequence[Source], cause: str) -> Plan:
         return Plan(None, (), (), tuple(places), (), 0)
     available = Available(sources)
     graph = lowering.linearise(roots)
-    larger = _returns_more(graph, available)
+    larger = None if exact else _returns_more(graph, available)
     if larger is not None:
         events.count("cache_hits")
         graph = larger
         position = {expr: k for k, expr in enumerate(graph.outputs)}
         places = [tuple([position[roots[o]] if o.__class__ is int else o for o in row]) for row in places]
-    else:
+    elif not exact:
         graph = _with_former_outputs(graph, available)
     plan = Plan(
         None,
@@ -65,7 +65,10 @@ def make(live: Live, sources: Sequence[Source], cause: str) -> Plan:
         frozenset(kept),
     )
     plan.site = causes.site(graph)
-    choose_program(plan, available, cause)
+    if exact:
+        plan.executable = programs.find(graph, (), cause)[0]
+    else:
+        choose_program(plan, available, cause)
     return plan
 
 
@@ -99,7 +102,9 @@ class Available:
         """Whether a graph made in some earlier trace can be computed from this one's slots."""
         for leaf in graph.leaves:
             leaves = self._leaves[leaf.source]
-            if leaf.slot >= len(leaves) or Shape.of(leaves[leaf.slot].shape, leaves[leaf.slot].dtype) is not leaf.shape:
+            if leaf.slot >= len(leaves) or not hasattr(leaves[leaf.slot], "dtype"):  # missing, or computing it failed
+                return False
+            if Shape.of(leaves[leaf.slot].shape, leaves[leaf.slot].dtype) is not leaf.shape:
                 return False
         return all(s.slot < len(self._scalars[s.source][kind]) for kind, group in enumerate(graph.scalars) for s in group)
 

@@ -6,6 +6,7 @@ Owns: the order of the levels, the choice of what to donate, and the causes of c
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from .errors import ExecutionError, LazyError
 SMALLEST_DONATION_BYTES = 65_536
 # A variant that donates less is taken instead of compiling one that would save fewer bytes than this.
 WORTH_COMPILING_BYTES = 1 << 20
+_CALLBACK = re.compile(r"custom_call @xla\w*_python_\w*callback")
 
 
 def find(graph: lowering.Graph, donatable: Sequence[int], cause: str) -> tuple[backend.Executable, tuple[int, ...]]:
@@ -82,7 +84,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     if structure is not None:
         structure += f"\ndonate {donated}"
         text = disk.get("index", structure)
-        payload = disk.get("program", text.decode()) if text is not None else None
+        payload = disk.get("program", text.decode()) if text is not None and _storable(text.decode()) else None
         executable = backend.deserialise(payload) if payload is not None else None
         if executable is not None:
             events.count("disk_hits")
@@ -94,7 +96,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     if executable is not None:
         events.count("canonical_hits")
         return executable
-    payload = disk.get("program", program.text)
+    payload = disk.get("program", program.text) if _storable(program.text) else None
     executable = backend.deserialise(payload) if payload is not None else None
     if executable is not None:
         events.count("disk_hits")
@@ -107,6 +109,11 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     return executable
 
 
+def _storable(text: str) -> bool:
+    """Whether a program means the same in another process: one that calls back into Python holds addresses of this one."""
+    return not _CALLBACK.search(text)
+
+
 def _compile(graph: lowering.Graph, program: backend.Program, cause: str, begin: float) -> tuple[backend.Executable, bytes | None]:
     place = causes.site(graph)
     events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=place, operations=len(graph.nodes))
@@ -116,7 +123,7 @@ def _compile(graph: lowering.Graph, program: backend.Program, cause: str, begin:
     events.count("compiles")
     events.count("compile_seconds", seconds)
     events.amend_last(seconds=seconds, when=time.time(), graph=events.keep_graph(dump.graph_text(graph.outputs), program.text))
-    payload = executable.serialise() if disk.folder() is not None else None
+    payload = executable.serialise() if disk.folder() is not None and _storable(program.text) else None
     if payload is not None:
         disk.put("program", program.text, payload)
     return executable, payload

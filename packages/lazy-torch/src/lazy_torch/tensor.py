@@ -15,6 +15,7 @@ import torch
 
 from lazy_core import backend, events, ops, trace
 from lazy_core import barrier as wait_for_all
+from lazy_core.barrier import Failed
 from lazy_core.barrier import flush as run_trace
 from lazy_core.errors import DtypeError, LazyError, UnsupportedError
 from lazy_core.ir import Expr, const
@@ -108,7 +109,13 @@ def upload(tensor: torch.Tensor) -> Any:
 
 
 def host(array: Any) -> torch.Tensor:
-    """A CPU tensor on the memory of a device array; it must not be written to."""
+    """A CPU tensor on the memory of a device array; it must not be written to.
+
+    Raises:
+        ExecutionError: computing it failed.
+    """
+    if array.__class__ is Failed:
+        raise array.error
     events.count("transfers")
     return numpy_to_cpu(backend.to_host(array))
 
