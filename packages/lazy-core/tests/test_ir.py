@@ -1,5 +1,8 @@
 """Interning and bit-exact keys."""
 
+import sys
+import threading
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -44,6 +47,31 @@ def test_equal_attributes_are_the_same_object(value):
 def test_attributes_that_python_calls_equal_but_differ_in_bits_are_apart(left, right):
     """Keys are bits, not Python equality."""
     assert ir.attrs(a=left) is not ir.attrs(a=right)
+
+
+def test_threads_intern_one_object():
+    """Shapes and attributes that many threads ask for at once are one object each."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for round_ in range(40):
+            found = []
+            start = threading.Barrier(4)
+
+            def ask(round_=round_, found=found, start=start):
+                start.wait()
+                for k in range(20):
+                    found.append((Shape.of((round_, k, 7), "float32"), ir.attrs(axes=(round_, k))))
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert len({id(shape) for shape, _ in found}) == 20
+            assert len({id(attributes) for _, attributes in found}) == 20
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_attribute_order_does_not_matter():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,9 +110,7 @@ _holes: dict[np.dtype, int] = {}
 def hole(shape: Shape) -> int:
     """The skeleton of every scalar of a dtype, whatever its value and however it gets into the graph."""
     found = _holes.get(shape.dtype)
-    if found is None:
-        found = _holes[shape.dtype] = next(_expr_ids)
-    return found
+    return _holes.setdefault(shape.dtype, next(_expr_ids)) if found is None else found
 
 
 class Leaf(Expr):
@@ -195,6 +194,7 @@ def freeze(value: Any) -> Any:
 
 
 # Weak: attributes are forgotten with the last expression that has them.
+_attr_lock = threading.Lock()
 _attr_table: weakref.WeakValueDictionary[Any, Attrs] = weakref.WeakValueDictionary()
 NO_ATTRS = Attrs({})
 
@@ -206,7 +206,10 @@ def attrs(**kwargs: Any) -> Attrs:
     key = tuple([(k, freeze(kwargs[k])) for k in sorted(kwargs)])
     found = _attr_table.get(key)
     if found is None:
-        found = _attr_table.setdefault(key, Attrs({k: kwargs[k] for k in sorted(kwargs)}, key))
+        with _attr_lock:  # looking up and adding must be one step: two objects for equal attributes would be two attributes
+            found = _attr_table.get(key)
+            if found is None:
+                found = _attr_table[key] = Attrs({k: kwargs[k] for k in sorted(kwargs)}, key)
     return found
 
 

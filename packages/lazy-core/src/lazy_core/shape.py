@@ -6,6 +6,7 @@ Owns: interned shapes and their short printed form (`f32[8,128]`, after XLA's HL
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections.abc import Iterable
 
@@ -64,16 +65,18 @@ class Shape:
         if found is not None:
             return found
         exact = (tuple(map(int, key[0])), np.dtype(dtype))
-        shape = _TABLE.get(exact)
-        if shape is None:
-            if any(d < 0 for d in exact[0]):
-                raise ValueError(f"a shape has a negative dimension: {exact[0]}")
+        if any(d < 0 for d in exact[0]):
+            raise ValueError(f"a shape has a negative dimension: {exact[0]}")
+        with _LOCK:  # looking up and adding must be one step: two objects for one shape would be two shapes
+            shape = _TABLE.get(exact)
+            if shape is not None:
+                return shape
             shape = object.__new__(Shape)
             object.__setattr__(shape, "dims", exact[0])
             object.__setattr__(shape, "dtype", exact[1])
             object.__setattr__(shape, "name", f"{short_dtype(exact[1])}[{','.join(map(str, exact[0]))}]")
-            shape = _TABLE.setdefault(exact, shape)
-        return shape
+            _TABLE[exact] = shape
+            return shape
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Shape is immutable; cannot set {name!r}")
@@ -101,4 +104,5 @@ class Shape:
 
 
 # Weak: a shape is forgotten with the last expression or value that has it, so that shapes that never repeat cost no memory.
+_LOCK = threading.Lock()
 _TABLE: weakref.WeakValueDictionary[tuple[tuple[int, ...], np.dtype], Shape] = weakref.WeakValueDictionary()

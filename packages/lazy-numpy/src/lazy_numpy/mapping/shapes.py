@@ -202,8 +202,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 @lowers(np.flip)
 def flip(m: Any, axis: Any = None) -> Any:
-    """`np.flip`: a view."""
+    """`np.flip`: a view; of an array without dims a scalar, as NumPy's indexing with () gives."""
     m = array(m)
+    if axis is None and not m._shape.dims:
+        return m[()]
     layout = m._get_layout()
     for i in axes_tuple(axis, m._shape.ndim):
         layout = layout.slice(i, max(layout.sizes[i] - 1, 0), layout.sizes[i], -1)
