@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 
 import numpy as np
 import tensorflow as tf
@@ -27,8 +28,8 @@ def test_threads_record_side_by_side():
                         tape.watch(x)
                         y = tf.reduce_sum(tf.matmul(x, x))
                     np.testing.assert_allclose(tape.gradient(y, x).numpy(), np.full((4, 4), 8.0 * k))
-        except Exception as error:
-            errors.append(repr(error))
+        except Exception:
+            errors.append(traceback.format_exc())
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     try:
