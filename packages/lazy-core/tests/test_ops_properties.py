@@ -232,3 +232,22 @@ def test_updates_lower_without_scatter():
             text = jax.jit(function).lower(x).as_text()
         assert "scatter" not in text, name
         assert "gather" not in text, name
+
+
+@pytest.mark.parametrize("length", [4, 16, 33])
+@pytest.mark.parametrize("scan", ["cumsum", "cumprod", "cummax", "cummin"])
+def test_integer_scans_compile_under_narrowing_casts_and_bitwise_operations(scan, length):
+    """A case that XLA's compiler dies of where the scan is a reduce-window: cast down, then or."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (length, 4)).astype(np.int64)
+    y = rng.integers(-3, 4, (length, 4)).astype(np.int32)
+
+    def program(a, b):
+        scanned = getattr(ops, scan).fn(a, axis=0)
+        scanned = scanned[0] if isinstance(scanned, tuple) else scanned
+        return ops.bitwise_or.fn(ops.convert.fn(scanned, dtype=np.dtype(np.int32)), b)
+
+    with jax.enable_x64(True):
+        found = np.asarray(jax.jit(program)(x, y))
+    native = {"cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}[scan]
+    np.testing.assert_array_equal(found, native(x, axis=0).astype(np.int32) | y)
