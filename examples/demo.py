@@ -121,7 +121,7 @@ def run(program: Program, lazy: bool, cores: int = 1, timeout_seconds: float = 6
         report = Path(folder, "report.json")
         command = [sys.executable, str(OBSERVE), str(report), *program.command(lazy)]
         # A cache on disk of its own, empty: programs of an earlier run would hide this one's compiles.
-        settings = {"LAZY_CACHE_DIR": str(Path(folder, "cache")), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        settings = {"LAZY_CACHE_DIR": str(Path(folder, "cache")), "TF_CPP_MIN_LOG_LEVEL": "3", "OBSERVE_CORES": str(cores)}
         try:
             done = subprocess.run(
                 command,
@@ -130,7 +130,6 @@ def run(program: Program, lazy: bool, cores: int = 1, timeout_seconds: float = 6
                 capture_output=True,
                 text=True,
                 timeout=timeout_seconds,
-                preexec_fn=lambda: _bind(cores),
             )
         except subprocess.TimeoutExpired as error:
             raise ProgramError(f"{program.name} took longer than {timeout_seconds:.0f} s") from error
@@ -147,11 +146,6 @@ def _essence(printed: str) -> str:
     frames = [k for k, line in enumerate(lines) if line.startswith("  File ")]
     start = frames[-1] if frames else max(0, len(lines) - 15)
     return "\n".join(lines[start : start + 15])
-
-
-def _bind(cores: int) -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def curve_difference(native: Run, lazy: Run) -> float:

@@ -1,6 +1,7 @@
 """Run a program as it is and write what the lazy system did: `python tools/observe.py REPORT.json (script.py | -m module) arguments...`.
 
-The program is not changed and need not know; the report is read from `lazy_core` when the program ends, if it was ever imported.
+OBSERVE_CORES binds it to so many cores before anything starts threads.  The program is not changed and need not know; the report is read
+from `lazy_core` when the program ends, if it was ever imported.
 """
 
 import os
@@ -11,6 +12,9 @@ import sys
 def main() -> None:
     """Run the program, then write the report (an empty object when nothing lazy was imported)."""
     target, *command = sys.argv[1:]
+    cores = int(os.environ.get("OBSERVE_CORES", "0"))
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     try:
         if command[0] == "-m":
             sys.argv = command[1:]
