@@ -298,3 +298,11 @@ def test_a_loop_that_walks_through_an_array_compiles_once():
     assert counters()["compiles"] - before <= 1
     np.testing.assert_array_equal(np.asarray(losses), seen)
     np.testing.assert_array_equal(np.asarray(weights[8]), np.asarray(w))
+
+
+@pytest.mark.parametrize("make", [lambda np_: np_.zeros(3, device="gpu"), lambda np_: np_.asarray([1.0], device="gpu")])
+def test_a_device_that_numpy_has_not_is_an_error(make):
+    for library in (np, LAZY):
+        with pytest.raises(ValueError, match="gpu"):
+            make(library)
+    assert np.asarray(LAZY.zeros(2, device="cpu")).tolist() == [0, 0]

@@ -109,6 +109,6 @@ def _advice(before: str, after: str) -> str:
     left, right = before.partition("[")[2], after.partition("[")[2]
     if before.partition("[")[0] == after.partition("[")[0] and left.count(",") == right.count(","):
         a, b = left.rstrip("]").split(","), right.rstrip("]").split(",")
-        if a[1:] == b[1:] and a[0] != b[0]:
+        if a[1:] == b[1:] and a[0] != b[0] and a[0] and b[0]:
             return " (only the first size differs: if it is the last batch of a data set, drop it or pad it)"
     return ""

@@ -6,6 +6,7 @@ is exact and remembered, as values never change. May import `base`, `convert`, l
 
 from __future__ import annotations
 
+import functools
 import operator
 from functools import lru_cache
 from typing import Any
@@ -54,6 +55,23 @@ def filled(shape: Any, value: Any, dtype: Any) -> Any:
     return wrap(_full(const(value, kind), dims=dims))
 
 
+def _on_cpu(f: Any) -> Any:
+    """A creation function that takes NumPy's `device` argument, which names the only device of NumPy's that there is.
+
+    Raises (when called):
+        ValueError: another device, as NumPy says it.
+    """
+
+    @functools.wraps(f)
+    def checked(*args: Any, **named: Any) -> Any:
+        if named.get("device") not in (None, "cpu"):
+            raise ValueError(f'Device not understood. Only "cpu" is allowed, but received: {named["device"]}')
+        return f(*args, **named)
+
+    return checked
+
+
+@_on_cpu
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """`np.zeros`."""
     return filled(shape, 0, dtype) if dtypes.supports(np.dtype(dtype)) else np.zeros(shape, dtype)
@@ -62,12 +80,14 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = Non
 empty = zeros
 
 
+@_on_cpu
 def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """`np.ones`."""
     dtype = float if dtype is None else dtype
     return filled(shape, 1, dtype) if dtypes.supports(np.dtype(dtype)) else np.ones(shape, dtype)
 
 
+@_on_cpu
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """`np.full`."""
     lazy = convert.is_lazy(fill_value)
@@ -82,18 +102,21 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
 
 
 @lowers(np.zeros_like, np.empty_like)
+@_on_cpu
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
     """`np.zeros_like`."""
     return zeros(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
 
 @lowers(np.ones_like)
+@_on_cpu
 def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
     """`np.ones_like`."""
     return ones(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
 
 
 @lowers(np.full_like)
+@_on_cpu
 def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
 ) -> Any:
@@ -106,6 +129,7 @@ def _iota(start: Any, step: Any, *, count: int, dtype: np.dtype) -> Any:
     return ops.add(ops.mul(ops.iota(dims=(count,), axis=0, dtype=dtype), step), start)
 
 
+@_on_cpu
 def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
     """`np.arange`: of integers, computed on the device."""
     args = (*args, *([named.pop("stop")] if "stop" in named and len(args) == 1 and "start" not in named else ()))
@@ -121,6 +145,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     return host_made(np.arange, args, dtype, **named)
 
 
+@_on_cpu
 def linspace(
     start: Any,
     stop: Any,
@@ -153,6 +178,7 @@ def _eye(*, n: int, m: int, k: int, dtype: np.dtype) -> Any:
     return ops.eye(n=n, m=m, k=k, dtype=dtype)
 
 
+@_on_cpu
 def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """`np.eye`."""
     kind = np.dtype(dtype)
@@ -211,6 +237,7 @@ def array(
     return _make(object, dtype, copy, ndmin, np.array, {"order": order, "subok": subok, "ndmin": ndmin})
 
 
+@_on_cpu
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None) -> Any:
     """`np.asarray`: the same array if it is lazy already; else its contents are captured."""
     return _make(a, dtype, copy, 0, np.asarray, {})
@@ -246,6 +273,7 @@ def _make(x: Any, dtype: Any, copy: Any, ndmin: int, maker: Any, keywords: dict[
 
 
 @lowers(np.astype)
+@_on_cpu
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """`np.astype`."""
     return x.astype(dtype, copy=copy)
