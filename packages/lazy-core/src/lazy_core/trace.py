@@ -207,25 +207,20 @@ class Trace:
 
     def leaf(self, source: int, slot: int, shape: Shape) -> Leaf:
         """The interned leaf of a source's slot."""
-        key = (Leaf, source, slot, shape)
-        found = self.table.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is None:
-                found = Leaf(shape, source, slot)
-            found = self.table.setdefault(key, found)
-        return found  # type: ignore[return-value]
+        return self._interned(Leaf, shape, source, slot)  # type: ignore[no-any-return]
 
     def scalar_leaf(self, source: int, kind: str, slot: int) -> ScalarLeaf:
         """The interned run-time scalar of a source: kind "f" (f64), "i" (s64) or "c" (c128)."""
-        key = (ScalarLeaf, source, kind, slot)
+        return self._interned(ScalarLeaf, source, kind, slot)  # type: ignore[no-any-return]
+
+    def _interned(self, make: Any, *arguments: Any) -> Any:
+        """What `make(*arguments)` gave the first time."""
+        key = (make, *arguments)
         found = self.table.get(key)
         if found is None:
             found = self._old.get(key)
-            if found is None:
-                found = ScalarLeaf(source, kind, slot)
-            found = self.table.setdefault(key, found)
-        return found  # type: ignore[return-value]
+            found = self.table.setdefault(key, make(*arguments) if found is None else found)
+        return found
 
     # -------------------------------------------------------------- where no barrier may run
 
