@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
+os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
 
 from lazy_core import frontend
 from lazy_core.errors import LazyError

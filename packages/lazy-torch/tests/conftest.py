@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("LAZY_CACHE_DIR", "off")
+os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
+
 from collections.abc import Iterator
 
 import pytest

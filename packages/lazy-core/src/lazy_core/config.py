@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 STRICT_EVENTS = ("compile", "fallback", "host_read")
+TIERS = ("auto", "compiled", "native")
 
 
 @dataclass
@@ -19,9 +20,13 @@ class Config:
     """The settings in force.
 
     Attributes:
+        tier: how pending work runs: "auto" (natively until it repeats, then whatever measures faster), "compiled" (always by XLA, at
+            once) or "native" (never compiled) (`LAZY_TIER`).
+        compile_threads: how many background threads compile what repeats, in "auto" (`LAZY_COMPILE_THREADS`).
+        learn_percent: the share of the running time that recording for the first time what repeats may take, in "auto"
+            (`LAZY_LEARN_PERCENT`).
         cut_after: past this many recorded operations without a barrier the sequence is searched for a period, and cut at the boundary of
-        the
-            loop that it is (`LAZY_CUT_AFTER`).
+            the loop that it is (`LAZY_CUT_AFTER`).
         max_trace: a trace of this many operations is cut wherever it is (`LAZY_MAX_TRACE`).
         max_exprs: how many interned expressions are kept between traces, in two generations (`LAZY_MAX_EXPRS`).
         max_executables: how many compiled programs are kept in memory, least recently used first to go (`LAZY_MAX_EXECUTABLES`).
@@ -31,6 +36,9 @@ class Config:
         strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read).
     """
 
+    tier: str = "auto"
+    compile_threads: int = 1
+    learn_percent: int = 20
     cut_after: int = 1_000
     max_trace: int = 20_000
     max_exprs: int = 200_000
@@ -73,6 +81,10 @@ def _checked(name: str, value: Any) -> Any:
         if unknown:
             raise ValueError(f"strict knows the events {', '.join(STRICT_EVENTS)}; not {', '.join(sorted(unknown))}")
         return kinds
+    if name == "tier":
+        if value not in TIERS:
+            raise ValueError(f"tier is one of {', '.join(TIERS)}; not {value!r}")
+        return value
     if name == "cache_dir":
         return os.fspath(value)
     try:
