@@ -1,0 +1,45 @@
+"""What learning may cost: a share of the time that the program has been running.
+
+Owns: `allowance`, which every frontend asks before it records something for the first time and tells how long that took.  So programs that never
+repeat pay little for the attempt, and long ones soon compile whatever repeats.  May import `config` only.
+"""
+
+from __future__ import annotations
+
+import time
+
+from .config import config
+
+# What may be spent at once, in seconds.
+HEAD_START_SECONDS = 0.05
+
+
+class Allowance:
+    """Seconds spent on learning, held against seconds since the first question.
+
+    Attributes:
+        spent: seconds spent so far.
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self._began: float | None = None
+
+    def permits(self) -> bool:
+        """Whether something new may be recorded now: at most `learn_percent` of the time so far, and a head start."""
+        now = time.perf_counter()
+        if self._began is None:
+            self._began = now
+        return self.spent <= HEAD_START_SECONDS + (now - self._began) * config.learn_percent / 100
+
+    def spend(self, seconds: float) -> None:
+        """Add to what has been spent."""
+        self.spent += seconds
+
+    def restart(self) -> None:
+        """Forget what was spent and when that began."""
+        self.spent = 0.0
+        self._began = None
+
+
+allowance = Allowance()
