@@ -1,7 +1,7 @@
 """What learning may cost: a share of the time that the program has been running.
 
-Owns: `allowance`, which every frontend asks before it records something for the first time and tells how long that took.  So programs that never
-repeat pay little for the attempt, and long ones soon compile whatever repeats.  May import `config` only.
+Owns: `allowance`, which every frontend asks before it records something for the first time and tells how long that took. So programs
+that never repeat pay little for the attempt, and long ones soon compile whatever repeats. May import `config` only.
 """
 
 from __future__ import annotations

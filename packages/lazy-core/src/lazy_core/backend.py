@@ -7,8 +7,10 @@ import `errors` and `shape`.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -60,6 +62,21 @@ def check_process() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def accelerated() -> bool:
+    """Whether the device is an accelerator and not the host's own cores; asking does not start the device."""
+    if xla_bridge.backends_are_initialized():
+        return jax.default_backend() != "cpu"
+    return _accelerator_expected()
+
+
+@functools.cache
+def _accelerator_expected() -> bool:
+    wanted = os.environ.get("JAX_PLATFORMS", "") or jax.config.read("jax_platforms") or ""  # type: ignore[no-untyped-call]
+    if wanted:
+        return wanted.split(",")[0] != "cpu"
+    return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
 def device_name() -> str:

@@ -2,44 +2,27 @@
 
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
 once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
-expressions are the key of the program. May import `plans`, `programs`, `cache`, `backend`, `trace`, `events`.
+expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `backend`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
 
 from __future__ import annotations
 
-import collections
 import time
-import weakref
 from typing import Any
 
-import numpy as np
-
-from . import backend, events, plans, programs, trace
+from . import backend, events, plans, programs, tiers, trace
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError
+from .execution import Failed, execute, failed_programs, wait_for_latest
 from .ir import Expr
 from .trace import Source
 
+__all__ = ["Failed", "barrier", "failed_programs", "flush"]
+
 _trace = trace.current()
-# A small output of each of the latest programs, to wait for: all outputs of a program become ready together.  Held weakly: a buffer that
-# nobody else holds may be donated.
-_latest: collections.deque[tuple[weakref.ref[Any], Plan]] = collections.deque(maxlen=32)
-
-
-class Failed:
-    """Stands where a value's buffer would be, if computing it failed.
-
-    Attributes:
-        error: what to raise when the value is read or used.
-    """
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: ExecutionError) -> None:
-        self.error = error
 
 
 def barrier(wait: bool = False) -> None:
@@ -55,26 +38,18 @@ def barrier(wait: bool = False) -> None:
         raise error
     if wait:
         with _trace.lock:
-            backend.wait([array for ref, _ in _latest if (array := ref()) is not None])
+            wait_for_latest()
 
 
-def failed_programs() -> list[str]:
-    """The lines that recorded the last operation of each recent program whose execution failed, newest first."""
-    lines = []
-    for ref, plan in reversed(_latest):
-        array = ref()
-        try:
-            if array is not None:
-                backend.wait([array])
-        except Exception:  # whatever the device raises: the caller reports its own failure and wants the origin
-            lines.append(f"{plan.operations} operations, the last recorded at {plan.site or 'an unknown line'}")
-    return lines
+def flush(cause: str, host_read: bool = False, native: bool = False) -> ExecutionError | None:
+    """Run the pending trace for a reason (see `barrier`); returns what failed, after materialising the rest.
 
-
-def flush(cause: str, host_read: bool = False) -> ExecutionError | None:
-    """Run the pending trace for a reason (see `barrier`); returns what failed, after materialising the rest."""
+    Args:
+        cause: why, for the report.
+        host_read: the host is about to read one of the values.
+        native: nothing is to be compiled, whatever the setting: the trace is not known to repeat.
+    """
     _trace.check_barrier_allowed()
-    backend.check_process()
     with _trace.lock:
         sources = list(_trace.sources)
         begun = []
@@ -89,7 +64,7 @@ def flush(cause: str, host_read: bool = False) -> ExecutionError | None:
             results: Any = [()] * len(sources)
             if any(live):
                 try:
-                    results = _run(tuple(live), sources, cause, host_read)
+                    results = _run(tuple(live), sources, cause, host_read, native)
                 except ExecutionError as error:
                     failure = error
                     results = _run_separately(tuple(live), sources)
@@ -106,49 +81,46 @@ def flush(cause: str, host_read: bool = False) -> ExecutionError | None:
 
 def _run_separately(live: plans.Live, sources: list[Source]) -> list[list[Any]]:
     """After a failure: each live value by a program of its own, so that only those that depend on what failed are lost."""
+    cause = "finding out which value failed"
     found: dict[Expr, Any] = {}
     for position, exprs in enumerate(live):
         for expr in exprs:
             if expr not in found:
                 alone = tuple([(expr,) if k == position else () for k in range(len(live))])
                 try:
-                    found[expr] = _run(alone, sources, "finding out which value failed", False, exact=True)[position][0]
+                    if tiers.in_force() == "compiled":
+                        found[expr] = _run_compiled(alone, sources, cause, exact=True)[position][0]
+                    else:
+                        found[expr] = tiers.run_native(alone, sources)[position][0]
                 except ExecutionError as error:
                     found[expr] = Failed(error)
     return [[found[expr] for expr in exprs] for exprs in live]
 
 
-def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, exact: bool = False) -> list[list[Any]]:
+def _run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, native: bool) -> list[list[Any]]:
+    if native or tiers.in_force() != "compiled":
+        return tiers.run(live, sources, cause, host_read, native)
+    return _run_compiled(live, sources, cause, host_read)
+
+
+def _run_compiled(live: plans.Live, sources: list[Source], cause: str, host_read: bool = False, exact: bool = False) -> list[list[Any]]:
+    """Run the trace as one program, compiling it first if it is new."""
+    backend.check_process()
     plan = cache.plans.get(live) if not exact else plans.make(live, sources, cause, exact=True)
-    if plan is None:
+    if plan is None or (plan.executable is None and plan.roots):  # new, or so far planned for another tier only
         plan = plans.make(live, sources, cause)
         cache.add_plan(live, plan)
         plan.read_site = events.user_site() if host_read else None
     elif not exact:
         events.count("cache_hits")
     events.count("barriers")
-    executable = _executable_now(plan, sources, cause)  # before the lists below hold the buffers too
+    executable = _executable_now(plan, sources, cause)  # before the buffers are held by lists too
     begin = time.perf_counter()
-    leaves = [source.leaves() for source in sources]
-    outputs: Any = ()
-    if executable is not None:
-        arguments = [leaves[s][slot] for s, slot in plan.arguments]
-        packed: list[np.ndarray] = []
-        if plan.scalars:
-            scalars = [source.scalars() for source in sources]
-            packed = [np.array([scalars[s][kind][slot] for s, slot in slots], _VECTOR[kind]) for kind, slots in plan.scalars]
-        try:
-            outputs = executable(arguments, packed)
-        except Exception as error:
-            for argument in arguments:
-                if argument.__class__ is Failed:  # the first failure says what happened, and where
-                    raise argument.error from None
-            raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
-        _latest.append((weakref.ref(outputs[plan.smallest]), plan))
+    results, _ = execute(plan, executable, sources)
     if host_read:
         events.host_read_at(cause, plan.read_site)
     events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
-    return [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
+    return results
 
 
 def _executable_now(plan: Plan, sources: list[Source], cause: str) -> backend.Executable | None:
@@ -156,14 +128,9 @@ def _executable_now(plan: Plan, sources: list[Source], cause: str) -> backend.Ex
     plan.runs += 1
     if plan.runs == 2 and plan.graph is not None:  # the first time, buffers are often held by what made them
         plans.choose_program(plan, plans.Available(sources), f"{cause}, with buffers that are free to be reused by now")
-    if plan.donated:
-        free = [source.donatable() for source in sources]
-        if not all(free[s][slot] for s, slot in plan.donated):
-            if plan.undonated is None:
-                assert plan.graph is not None
-                plan.undonated = programs.find(plan.graph, (), cause)[0]
-            return plan.undonated
+    if plan.donated and not plans.donation_is_free(plan, sources):
+        if plan.undonated is None:
+            assert plan.graph is not None
+            plan.undonated = programs.find(plan.graph, (), cause)[0]
+        return plan.undonated
     return plan.executable
-
-
-_VECTOR = (np.float64, np.int64, np.complex128)

@@ -8,6 +8,7 @@ StableHLO text without locations.  No hash decides which program runs. May impor
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -34,23 +35,32 @@ class Lru(Generic[T]):
     def __init__(self, share: int = 1) -> None:
         self._share = share
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()  # programs are also compiled in the background
 
     def get(self, key: Hashable) -> T | None:
         """The entry of this key, now the most recently used, or None."""
-        found = self._entries.get(key)
-        if found is not None:
-            self._entries.move_to_end(key)
-        return found
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
 
     def put(self, key: Hashable, entry: T) -> None:
         """Add an entry; the least recently used one goes if there are too many."""
-        self._entries[key] = entry
-        while len(self._entries) > config.max_executables * self._share:
-            self._entries.popitem(last=False)
+        with self._lock:
+            self._entries[key] = entry
+            while len(self._entries) > config.max_executables * self._share:
+                self._entries.popitem(last=False)
+
+    def entries(self) -> list[T]:
+        """Every entry, least recently used first."""
+        with self._lock:
+            return list(self._entries.values())
 
     def clear(self) -> None:
         """Forget everything."""
-        self._entries.clear()
+        with self._lock:
+            self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,6 +84,9 @@ class Plan:
         runs: how often it ran.
         site: the user's line that recorded its last operation.
         read_site: the line whose host read first needed it.
+        trial: how fast it runs on each tier, where that matters.
+        free: positions of the arguments that nobody else held when the plan was made.
+        wants_undonated: whether the variant without donation is being compiled in the background.
     """
 
     executable: Executable | None
@@ -89,6 +102,9 @@ class Plan:
     runs: int = 0
     site: str | None = None
     read_site: str | None = None
+    trial: Any = None
+    free: tuple[int, ...] = ()
+    wants_undonated: bool = False
 
     def __post_init__(self) -> None:
         self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)

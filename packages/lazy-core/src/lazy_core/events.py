@@ -39,7 +39,7 @@ class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
-        kind: compile, load, execute, fallback, host_read or cache.
+        kind: compile, load, execute, native, fallback, host_read or cache.
         cause: why, in the user's terms.
         site: the user's `file:line`, or None.
         operations: how many operations were concerned.
@@ -116,6 +116,16 @@ def count(name: str, amount: float = 1) -> None:
         counters[name] += amount
 
 
+def forbid(kind: str, cause: str, site: str | None) -> None:
+    """Raise where `strict` forbids this kind of event.
+
+    Raises:
+        StrictError: the kind is among `config.strict`.
+    """
+    if kind in config.strict:
+        raise StrictError(f"{kind} at {site or 'an unknown line'}: {cause}")
+
+
 def emit(kind: str, cause: str, site: str | None = None, **facts: Any) -> None:
     """Log an event; where `strict` forbids its kind, raise instead.
 
@@ -123,8 +133,7 @@ def emit(kind: str, cause: str, site: str | None = None, **facts: Any) -> None:
         StrictError: the event's kind is among `config.strict`.
     """
     place = site if site is not None else user_site()
-    if kind in config.strict:
-        raise StrictError(f"{kind} at {place or 'an unknown line'}: {cause}")
+    forbid(kind, cause, place)
     if log.maxlen != config.max_events:
         _resize_log()
     log.append(Event(kind, cause, place, when=time.time(), **facts))
@@ -175,6 +184,11 @@ def host_read_at(what: str, site: str | None) -> None:
 def executed(cause: str, site: str | None, operations: int, seconds: float) -> None:
     """Note that a program was handed to the device; called at every barrier, so it looks for no line itself."""
     log.append(Event("execute", cause, site, operations, seconds, 0, time.time()))
+
+
+def ran_natively(cause: str, site: str | None, operations: int, seconds: float) -> None:
+    """Note that pending operations ran natively; called at every barrier, so it looks for no line itself."""
+    log.append(Event("native", cause, site, operations, seconds, 0, time.time()))
 
 
 def reset() -> None:

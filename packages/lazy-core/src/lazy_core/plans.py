@@ -20,8 +20,15 @@ from .trace import Source
 Live = tuple[tuple[Expr, ...], ...]
 
 
-def make(live: Live, sources: Sequence[Source], cause: str, exact: bool = False) -> Plan:
-    """The plan of a trace key that is not known yet; an exact one computes what is live only, and donates nothing.
+def make(live: Live, sources: Sequence[Source], cause: str, exact: bool = False, later: bool = False) -> Plan:
+    """The plan of a trace key that is not known yet.
+
+    Args:
+        live: the trace key.
+        sources: who holds the live values.
+        cause: why it is needed, for the report.
+        exact: compute what is live only, and donate nothing.
+        later: compile nothing now; the plan has a program only if one is in memory.
 
     Raises:
         ExecutionError: lowering or compiling failed.
@@ -68,16 +75,24 @@ def make(live: Live, sources: Sequence[Source], cause: str, exact: bool = False)
     if exact:
         plan.executable = programs.find(graph, (), cause)[0]
     else:
-        choose_program(plan, available, cause)
+        choose_program(plan, available, cause, later)
     return plan
 
 
-def choose_program(plan: Plan, available: Available, cause: str) -> None:
-    """Find the plan's program, donating whatever is free now."""
+def choose_program(plan: Plan, available: Available, cause: str, later: bool = False) -> None:
+    """Find the plan's program, donating whatever is free now; `later`: only if that needs no compiling."""
     assert plan.graph is not None
-    free = [k for k, (s, slot) in enumerate(plan.arguments) if (s, slot) not in plan.kept and available.free(s, slot)]
-    plan.executable, donated = programs.find(plan.graph, free, cause)
-    plan.donated = tuple([plan.arguments[k] for k in donated])
+    plan.free = tuple([k for k, place in enumerate(plan.arguments) if place not in plan.kept and available.free(*place)])
+    found = programs.known(plan.graph, plan.free) if later else programs.find(plan.graph, plan.free, cause)
+    if found is not None:
+        plan.executable, donated = found
+        plan.donated = tuple([plan.arguments[k] for k in donated])
+
+
+def donation_is_free(plan: Plan, sources: Sequence[Source]) -> bool:
+    """Whether nobody but the trace holds the buffers that the plan's program takes over."""
+    free = [source.donatable() for source in sources]
+    return all(free[s][slot] for s, slot in plan.donated)
 
 
 # A program that computes this many times the operations needed is not run for the sake of avoiding a compile.

@@ -6,6 +6,7 @@ Owns: the order of the levels, the choice of what to donate, and the causes of c
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections import Counter
@@ -23,36 +24,45 @@ WORTH_COMPILING_BYTES = 1 << 20
 _CALLBACK = re.compile(r"custom_call @xla\w*_python_\w*callback")
 
 
-def find(graph: lowering.Graph, donatable: Sequence[int], cause: str) -> tuple[backend.Executable, tuple[int, ...]]:
+def known(graph: lowering.Graph, donatable: Sequence[int]) -> tuple[backend.Executable, tuple[int, ...]] | None:
+    """What `find` would return, if that is in memory."""
+    variants = cache.structures.get(graph.key) or {}
+    chosen = _variant(graph, variants, _useful(graph, donatable))
+    if chosen is None:
+        return None
+    events.count("canonical_hits")
+    return variants[chosen], chosen
+
+
+def find(
+    graph: lowering.Graph, donatable: Sequence[int], cause: str, background: bool = False
+) -> tuple[backend.Executable, tuple[int, ...]]:
     """The program of a graph and the positions of the arguments that it takes the memory of.
 
     Args:
         graph: what to compute.
         donatable: positions of leaves that nobody else holds.
         cause: why it is needed, for the report.
+        background: nobody waits for it.
 
     Raises:
         ExecutionError: lowering or compiling failed.
         StrictError: it would have to be compiled, and `strict` forbids that.
     """
     donated = _useful(graph, donatable)
-    variants = cache.structures.get(graph.key)
-    if variants is None:
-        variants = {}
-    chosen = _variant(graph, variants, donated)
-    if chosen is not None:
-        events.count("canonical_hits")
-        return variants[chosen], chosen
+    found = known(graph, donatable)
+    if found is not None:
+        return found
     try:
-        variants[donated] = _load_or_compile(graph, donated, cause)
+        executable = _load_or_compile(graph, donated, cause, background)
     except LazyError:
         raise
     except Exception as error:
         raise ExecutionError(
             f"compiling a trace of {len(graph.nodes)} operations (last recorded at {causes.site(graph)}) failed: {error}"
         ) from error
-    cache.structures.put(graph.key, variants)
-    return variants[donated], donated
+    cache.structures.put(graph.key, {**(cache.structures.get(graph.key) or {}), donated: executable})
+    return executable, donated
 
 
 def _useful(graph: lowering.Graph, donatable: Sequence[int]) -> tuple[int, ...]:
@@ -79,7 +89,7 @@ def _variant(
     return best if missed < WORTH_COMPILING_BYTES else None
 
 
-def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str) -> backend.Executable:
+def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str, background: bool) -> backend.Executable:
     structure = lowering.text_of(graph)
     if structure is not None:
         structure += f"\ndonate {donated}"
@@ -101,7 +111,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     if executable is not None:
         events.count("disk_hits")
     else:
-        executable, payload = _compile(graph, program, cause, begin)
+        executable, payload = _compile(graph, program, cause, begin, background)
     causes.remember(graph)
     if structure is not None and payload is not None:
         disk.put("index", structure, program.text.encode())
@@ -114,15 +124,20 @@ def _storable(text: str) -> bool:
     return not _CALLBACK.search(text)
 
 
-def _compile(graph: lowering.Graph, program: backend.Program, cause: str, begin: float) -> tuple[backend.Executable, bytes | None]:
+def _compile(
+    graph: lowering.Graph, program: backend.Program, cause: str, begin: float, background: bool
+) -> tuple[backend.Executable, bytes | None]:
     place = causes.site(graph)
-    events.emit("compile", f"{causes.explain(graph)}; needed for {cause}", site=place, operations=len(graph.nodes))
-    with progress.line(f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"):
+    why = f"{causes.explain(graph)}; needed for {cause}"
+    events.forbid("compile", why, place)
+    what = f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"
+    with contextlib.nullcontext() if background else progress.line(what):
         executable = program.compile()
     seconds = time.perf_counter() - begin
     events.count("compiles")
     events.count("compile_seconds", seconds)
-    events.amend_last(seconds=seconds, when=time.time(), graph=events.keep_graph(dump.graph_text(graph.outputs), program.text))
+    kept = events.keep_graph(dump.graph_text(graph.outputs), program.text)
+    events.emit("compile", why, site=place, operations=len(graph.nodes), seconds=seconds, graph=kept)
     payload = executable.serialise() if disk.folder() is not None and _storable(program.text) else None
     if payload is not None:
         disk.put("program", program.text, payload)

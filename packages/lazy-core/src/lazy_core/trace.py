@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 from . import events
@@ -33,11 +33,19 @@ class Source(Protocol):
         ...
 
     def leaves(self) -> list[Any]:
-        """The backend arrays that this trace uses, by slot."""
+        """The backend arrays that this trace uses, by slot; those held in host memory are moved to the device first."""
         ...
 
     def donatable(self) -> list[bool]:
         """For each slot, whether nobody but this trace holds the buffer, so that an output may take its memory."""
+        ...
+
+    def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
+        """What `live()` returned, computed natively, in a form that `finish` takes; None if others' operations are needed for it."""
+        ...
+
+    def settled(self, native: bool) -> None:
+        """The trace that is about to finish is from now on run natively (or compiled): a source may run the next such one as it comes."""
         ...
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:

@@ -8,6 +8,7 @@ last reference to it dies the value is no longer live, and so no output of the n
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -17,7 +18,7 @@ from . import backend, events, trace
 from .barrier import Failed, failed_programs, flush
 from .cutting import Cutter
 from .errors import ExecutionError, LazyError
-from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
+from .ir import NO_ATTRS, Attrs, Const, Expr, Leaf, ScalarLeaf, attrs
 from .ops import registry
 from .shape import Shape
 
@@ -55,6 +56,10 @@ class Value:
         return f"Value({self.shape}, {'pending' if self.array is None else 'materialised'})"
 
 
+class _ForeignError(Exception):
+    """A graph reads a buffer of another source."""
+
+
 class ValueSource:
     """The source of all values that Python frontends hold (see `trace.Source`)."""
 
@@ -80,7 +85,37 @@ class ValueSource:
 
     def leaves(self) -> list[Any]:
         """See `trace.Source.leaves`."""
+        for value in self._leaves:
+            if value.array.__class__ is np.ndarray:
+                value.array = backend.from_host(value.array, copy=False)
         return [v.array for v in self._leaves]
+
+    def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
+        """See `trace.Source.native`: by the interpreter, on host arrays."""
+        from . import native
+
+        distinct = list(dict.fromkeys([e for e in wanted if e.__class__ is not Leaf]))
+        try:
+            found = dict(zip(distinct, native.evaluate(distinct, self._host_leaf, self._scalar), strict=True))
+        except _ForeignError:
+            return None
+        return [found[e] if e.__class__ is not Leaf else self._leaves[e.slot].array for e in wanted]  # type: ignore[attr-defined]
+
+    def _host_leaf(self, leaf: Leaf) -> np.ndarray:
+        if leaf.source != self.index:
+            raise _ForeignError
+        array = self._leaves[leaf.slot].array
+        if array.__class__ is Failed:
+            raise array.error
+        return backend.to_host(array)
+
+    def _scalar(self, scalar: ScalarLeaf) -> Any:
+        if scalar.source != self.index:
+            raise _ForeignError
+        return self._scalars["fic".index(scalar.kind)][scalar.slot]
+
+    def settled(self, native: bool) -> None:
+        """See `trace.Source.settled`."""
 
     def donatable(self) -> list[bool]:
         """See `trace.Source.donatable`: counts references, those of this list, the loop and the call included."""

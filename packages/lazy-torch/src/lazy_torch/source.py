@@ -5,6 +5,7 @@ Owns: the registration with the trace, and where long traces are cut.  May impor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lazy_core import trace
@@ -38,6 +39,13 @@ class TensorSource:
     def donatable(self) -> list[bool]:
         """See `trace.Source.donatable`."""
         return _native.donatable()
+
+    def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
+        """See `trace.Source.native`."""
+        return None
+
+    def settled(self, native: bool) -> None:
+        """See `trace.Source.settled`."""
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """See `trace.Source.scalars`."""

@@ -1,0 +1,86 @@
+"""Execution: handing a compiled program to the device, and finding out later what failed there.
+
+Owns: collecting a plan's arguments, calling its executable, and the memory of the latest programs. May import `cache`, `backend`,
+`events`, `trace`, `errors`.
+"""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import backend
+from .cache import Plan
+from .errors import ExecutionError
+from .trace import Source
+
+# A small output of each of the latest programs, to wait for: all outputs of a program become ready together.  Held weakly: a buffer that
+# nobody else holds may be donated.
+_latest: collections.deque[tuple[weakref.ref[Any], Plan]] = collections.deque(maxlen=32)
+
+_VECTOR = (np.float64, np.int64, np.complex128)
+
+
+class Failed:
+    """Stands where a value's buffer would be, if computing it failed.
+
+    Attributes:
+        error: what to raise when the value is read or used.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: ExecutionError) -> None:
+        self.error = error
+
+
+def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence[Source]) -> tuple[list[list[Any]], Sequence[Any]]:
+    """Run a plan's program on the current trace's buffers, without waiting.
+
+    Returns:
+        For each source the arrays of its live values in order; and the program's outputs, to wait for.
+
+    Raises:
+        ExecutionError: running failed, or a buffer that goes in is what an earlier failure left.
+    """
+    backend.check_process()
+    leaves = [source.leaves() for source in sources]
+    outputs: Sequence[Any] = ()
+    if executable is not None:
+        arguments = [leaves[s][slot] for s, slot in plan.arguments]
+        packed: list[np.ndarray] = []
+        if plan.scalars:
+            scalars = [source.scalars() for source in sources]
+            packed = [np.array([scalars[s][kind][slot] for s, slot in slots], _VECTOR[kind]) for kind, slots in plan.scalars]
+        try:
+            outputs = executable(arguments, packed)
+        except Exception as error:
+            for argument in arguments:
+                if argument.__class__ is Failed:  # the first failure says what happened, and where
+                    raise argument.error from None
+            raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
+        _latest.append((weakref.ref(outputs[plan.smallest]), plan))
+    placed = [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
+    return placed, outputs
+
+
+def wait_for_latest() -> None:
+    """Wait until the latest programs have run; raises what the device raises."""
+    backend.wait([array for ref, _ in _latest if (array := ref()) is not None])
+
+
+def failed_programs() -> list[str]:
+    """The lines that recorded the last operation of each recent program whose execution failed, newest first."""
+    lines = []
+    for ref, plan in reversed(_latest):
+        array = ref()
+        try:
+            if array is not None:
+                backend.wait([array])
+        except Exception:  # whatever the device raises: the caller reports its own failure and wants the origin
+            lines.append(f"{plan.operations} operations, the last recorded at {plan.site or 'an unknown line'}")
+    return lines

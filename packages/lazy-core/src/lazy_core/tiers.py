@@ -1,0 +1,249 @@
+"""Tiers: whether a trace runs natively, operation by operation, or as one compiled program.
+
+Owns: the decision, and what it rests on. A trace that is new runs natively at once. When it comes a second time it is compiled in a
+background thread, and meanwhile goes on natively. Then both are timed on real runs, and the faster one stays. A trace that takes less
+than handing a program to the device is never compiled. May import `execution`, `compiling`, `plans`, `native`, `cache`, `backend`,
+`trace`, `events`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import backend, compiling, events, plans
+from .cache import Plan, cache
+from .config import config
+from .errors import ExecutionError, LazyError
+from .execution import execute
+from .ir import Expr, Leaf
+from .trace import Source
+
+# Looking a program up, collecting its arguments and handing them to the device takes about this long, whatever the program does.
+DISPATCH_SECONDS = 60e-6
+# How many timed runs of each tier decide, after one to warm up.
+_TIMED_RUNS = 3
+# A run this many times faster than the other tier's best decides at once.
+_CLEAR = 1.5
+
+
+@dataclass
+class Trial:
+    """What is known of how fast one trace runs.
+
+    Attributes:
+        site: the user's line that recorded its last operation.
+        operations: how many operations it has.
+        verdict: "native" or "compiled", or None while that is being found out.
+        reason: why, in a sentence.
+        native_runs: how often it ran natively.
+        compiled_runs: how often it ran compiled.
+        native_seconds: the shortest native run; infinite before the first.
+        compiled_seconds: the shortest compiled run that was waited for.
+    """
+
+    site: str | None
+    operations: int
+    verdict: str | None = None
+    reason: str = "compiling in the background"
+    native_runs: int = 0
+    compiled_runs: int = 0
+    native_seconds: float = float("inf")
+    compiled_seconds: float = float("inf")
+    timed_native: int = 0
+    timed_compiled: int = 0
+
+    def next_tier(self) -> str:
+        """The tier of the next run, once the program is there: compiled to warm up, then in turns until there is a verdict."""
+        if self.verdict is not None:
+            return self.verdict
+        if self.compiled_runs == 0 or self.timed_compiled <= self.timed_native:
+            return "compiled"
+        return "native"
+
+    def note(self, tier: str, seconds: float) -> None:
+        """Add a timed run, and decide if that is enough."""
+        if tier == "native":
+            self.timed_native += 1
+            self.native_seconds = min(self.native_seconds, seconds)
+        else:
+            self.timed_compiled += 1
+            self.compiled_seconds = min(self.compiled_seconds, seconds)
+        if not self.timed_compiled:
+            return
+        mine, other = self.compiled_seconds + DISPATCH_SECONDS, self.native_seconds
+        clear = self.timed_native and (mine * _CLEAR < other or other * _CLEAR < mine)
+        if clear or (self.timed_compiled >= _TIMED_RUNS and self.timed_native >= _TIMED_RUNS - 1):
+            self.decide("compiled" if mine <= other else "native")
+
+    def decide(self, verdict: str, reason: str = "") -> None:
+        """Settle on a tier."""
+        self.verdict = verdict
+        self.reason = reason or (f"measured {self.native_seconds * 1e3:.3g} ms natively, {self.compiled_seconds * 1e3:.3g} ms compiled")
+
+
+# For each trace key that has run natively but is not planned yet: the shortest run in seconds.
+_sighted: OrderedDict[plans.Live, float] = OrderedDict()
+
+
+def in_force() -> str:
+    """The setting, with "auto" meaning "compiled" where the device is an accelerator."""
+    tier = config.tier
+    return "compiled" if tier == "auto" and backend.accelerated() else tier
+
+
+def forget() -> None:
+    """Forget every trace that was seen and every job that has not begun."""
+    _sighted.clear()
+    compiling.cancel()
+
+
+def trials() -> list[Trial]:
+    """What is known of each trace that came more than once, oldest first."""
+    return [plan.trial for plan in cache.plans.entries() if plan.trial is not None]
+
+
+def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, forced: bool) -> list[list[Any]]:
+    """Run a trace on the tier that suits it (see the module's docstring); `forced` means natively.
+
+    Raises:
+        ExecutionError: running it failed.
+    """
+    events.count("barriers")
+    only_native = forced or in_force() == "native"
+    plan = cache.plans.get(live)
+    if plan is None:
+        before = _sighted.pop(live, None)
+        if only_native or before is None or before < DISPATCH_SECONDS:
+            results, seconds = _timed_native(live, sources, cause, None, host_read)
+            if not only_native:
+                _sight(live, seconds if before is None else min(before, seconds))
+                if before is not None:
+                    _settle(sources, native=True)
+            return results
+        plan = _plan(live, sources, cause, before)
+    trial = plan.trial
+    if trial is None and plan.roots:  # planned when everything was compiled
+        trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
+    if only_native or (trial is not None and (plan.executable is None or trial.next_tier() == "native")):
+        results, seconds = _timed_native(live, sources, cause, trial, host_read)
+        if trial is not None and plan.executable is not None and trial.verdict is None:
+            trial.note("native", seconds)
+        if trial is not None and trial.verdict == "native":
+            _settle(sources, native=True)
+        return results
+    return _run_program(plan, live, sources, cause, host_read)
+
+
+def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str, host_read: bool) -> list[list[Any]]:
+    trial = plan.trial
+    executable = plan.executable
+    if plan.donated and not plans.donation_is_free(plan, sources):
+        if plan.undonated is None:
+            compiling.submit_undonated(plan, f"{cause}, with buffers that are still held")
+            return _timed_native(live, sources, cause, trial, host_read)[0]
+        executable = plan.undonated
+    begin = time.perf_counter()
+    results, outputs = execute(plan, executable, sources)
+    plan.runs += 1
+    events.count("cache_hits")
+    if trial is not None:
+        trial.compiled_runs += 1
+        if trial.verdict is None:
+            backend.wait(outputs)
+            if trial.compiled_runs > 1:
+                trial.note("compiled", time.perf_counter() - begin)
+                if trial.verdict is not None and plan.graph is not None:
+                    compiling.remember_verdict(plan.graph, trial.verdict)
+    if host_read:
+        events.host_read_at(cause, plan.read_site)
+    events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
+    return results
+
+
+def _plan(live: plans.Live, sources: list[Source], cause: str, seconds: float) -> Plan:
+    """Plan a trace that came again, and start compiling it."""
+    plan = plans.make(live, sources, cause, later=True)
+    cache.add_plan(live, plan)
+    if plan.graph is not None:
+        plan.trial = Trial(plan.site, plan.operations, native_runs=1, native_seconds=seconds)
+        if plan.executable is None:
+            compiling.submit(plan, f"{cause}; it came again")
+    return plan
+
+
+def _sight(live: plans.Live, seconds: float) -> None:
+    _sighted[live] = seconds
+    while len(_sighted) > config.max_executables:
+        _sighted.popitem(last=False)
+
+
+def _settle(sources: Sequence[Source], native: bool) -> None:
+    for source in sources:
+        source.settled(native)
+
+
+# ------------------------------------------------------------------ native runs
+
+
+def _timed_native(
+    live: plans.Live, sources: Sequence[Source], cause: str, trial: Trial | None, host_read: bool
+) -> tuple[list[list[Any]], float]:
+    begin = time.perf_counter()
+    results = run_native(live, sources)
+    seconds = time.perf_counter() - begin
+    events.count("native_runs")
+    if trial is not None:
+        trial.native_runs += 1
+    if host_read:
+        events.host_read_at(cause, trial.site if trial is not None else None)
+    events.ran_natively(cause, trial.site if trial is not None else None, trial.operations if trial is not None else 0, seconds)
+    return results, seconds
+
+
+def run_native(live: plans.Live, sources: Sequence[Source]) -> list[list[Any]]:
+    """The live values of each source, computed natively: by the source itself where it can, else by NumPy kernels.
+
+    Raises:
+        ExecutionError: a kernel raised.
+    """
+    try:
+        results = []
+        for source, exprs in zip(sources, live, strict=True):
+            found = source.native(exprs) if exprs else []
+            if found is None:
+                return _interpret(live, sources)
+            results.append(found)
+        return results
+    except LazyError:
+        raise
+    except Exception as error:
+        raise ExecutionError(f"running pending operations natively failed: {type(error).__name__}: {error}") from error
+
+
+def _interpret(live: plans.Live, sources: Sequence[Source]) -> list[list[Any]]:
+    """Everything live through the interpreter, across sources."""
+    from . import native
+
+    leaves = [source.leaves() for source in sources]
+    scalars = [source.scalars() for source in sources]
+    distinct = list(dict.fromkeys([expr for exprs in live for expr in exprs if not isinstance(expr, Leaf)]))
+    arrays = native.evaluate(
+        distinct,
+        lambda leaf: _host(leaves[leaf.source][leaf.slot]),
+        lambda scalar: scalars[scalar.source]["fic".index(scalar.kind)][scalar.slot],
+    )
+    found: dict[Expr, Any] = dict(zip(distinct, arrays, strict=True))
+    return [[leaves[e.source][e.slot] if isinstance(e, Leaf) else found[e] for e in exprs] for exprs in live]
+
+
+def _host(array: Any) -> np.ndarray:
+    error = getattr(array, "error", None)
+    if error is not None:
+        raise error
+    return backend.to_host(array)
