@@ -2,7 +2,7 @@
 
 Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
 context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
-import `errors` and `shape`.
+import `errors`, `ir` and `shape`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from jax._src import xla_bridge
 from jaxlib import lapack, xla_client
 
 from .errors import DeviceError, DtypeError
+from .ir import Attrs
 from .shape import Shape
 
 _EXTENSION_DTYPES = frozenset({np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
@@ -73,7 +74,7 @@ def accelerated() -> bool:
 
 @functools.cache
 def _accelerator_expected() -> bool:
-    wanted = os.environ.get("JAX_PLATFORMS", "") or jax.config.read("jax_platforms") or ""  # type: ignore[no-untyped-call]
+    wanted = os.environ.get("JAX_PLATFORMS", "") or getattr(jax.config, "jax_platforms", None) or ""
     if wanted:
         return wanted.split(",")[0] != "cpu"
     return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
@@ -181,3 +182,29 @@ def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequen
     with x64(True):
         structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]  # type: ignore[no-untyped-call]
         return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs))
+
+
+_MOST_SINGLE = 1024
+
+
+def op_by_op(op: Any, attributes: Attrs, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """One operation on host arrays, compiled by itself; the program is kept for the next call with these dims and dtypes.
+
+    Returns:
+        Its outputs, read-only.
+
+    Raises:
+        DtypeError: a dtype does not exist on the device.
+        DeviceError: see `check_process`.
+    """
+    program: Executable = _single(op, attributes, tuple([Shape.of(a.shape, a.dtype) for a in arrays]))
+    return [to_host(r) for r in program([from_host(a, copy=False) for a in arrays])]
+
+
+@functools.lru_cache(maxsize=_MOST_SINGLE)
+def _single(op: Any, attributes: Attrs, shapes: tuple[Shape, ...]) -> Executable:
+    def run(*operands: Any) -> tuple[Any, ...]:
+        result = op.fn(*operands, **attributes.kwargs)
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    return lower(run, shapes).compile()

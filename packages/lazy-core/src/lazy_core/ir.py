@@ -57,7 +57,7 @@ def _attr_text(value: Any) -> str:
 class Node:
     """One recorded operation: its inputs, attributes and outputs, and the user's line that first recorded it."""
 
-    __slots__ = ("attrs", "inputs", "op", "outputs", "site")
+    __slots__ = ("attrs", "inputs", "kernel", "op", "outputs", "site")
 
     def __init__(self, op: Operation, inputs: tuple[Expr, ...], attrs: Attrs, site: str | None) -> None:
         self.op = op
@@ -65,6 +65,7 @@ class Node:
         self.attrs = attrs
         self.site = site
         self.outputs: tuple[Expr, ...] = ()
+        self.kernel: Any = None  # what runs it without compiling, once found (see `native`)
 
     def __repr__(self) -> str:
         args = ", ".join(f"%{i.id}" for i in self.inputs)
