@@ -208,3 +208,103 @@ def test_a_program_that_calls_back_into_python_is_not_stored(folder):
     op = Op.unregistered("test_calls_back", lambda v: jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
     assert values.to_host(values.record(op, (values.from_host(np.ones(3, np.float32)),))).tolist() == [1, 1, 1]
     assert entries(folder) == ([], [])
+
+
+@pytest.fixture
+def no_inference(folder):
+    """A function after which only remembered shapes are found, as in another process."""
+    from lazy_core.ops.registry import REGISTRY, Op
+
+    def forget(monkeypatch):
+        disk.shape_memory.write()
+        monkeypatch.setattr(disk.shape_memory, "_setting", None)
+        for op in REGISTRY.values():
+            op._inferred.clear()
+        monkeypatch.setattr(Op, "_infer", lambda op, *rest: pytest.fail(f"the shape of {op.name} was inferred"))
+
+    return forget
+
+
+def test_second_process_infers_no_shapes(no_inference, monkeypatch):
+    """What an operation's result looks like is on disk: one value, several, another dtype."""
+    from lazy_core.ir import attrs
+
+    operands = (lazy_core.Shape.of((3, 4), np.float32),)
+
+    def shapes():
+        convert = ops.convert.infer(operands, attrs(dtype=np.dtype("complex64")))
+        return convert, ops.qr.infer(operands, attrs(mode="reduced"))
+
+    # Forgotten before too: other tests of this process have inferred some of these.
+    ops.convert._inferred.clear()
+    ops.qr._inferred.clear()
+    before = shapes()
+    no_inference(monkeypatch)
+    assert shapes() == before
+    assert before[0] == ((lazy_core.Shape.of((3, 4), np.complex64),), False)
+    assert before[1][1] and len(before[1][0]) == 2
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "nonsense"])
+def test_damaged_shapes_are_inferred_anew(folder, no_inference, monkeypatch, damage):
+    """A torn line is not found, and the lines after it are."""
+    from lazy_core.ir import NO_ATTRS
+    from lazy_core.ops.registry import Op
+
+    operands = (lazy_core.Shape.of((7,), np.float32),)
+    real = Op._infer
+    for op in (ops.sin, ops.cos):
+        op._inferred.clear()
+        op.infer(operands, NO_ATTRS)
+    disk.shape_memory.write()
+    (path,) = folder.glob("*/shapes")
+    first, second, end = path.read_bytes().split(b"\n")[-3:]
+    assert end == b""
+    damaged = {"truncate": first[:-4], "flip": first.replace(b"[7]", b"[9]", 2), "nonsense": b"\xff" * 9}[damage]
+    path.write_bytes(damaged + b"\n" + second + b"\n")
+    no_inference(monkeypatch)
+    ops.cos.infer(operands, NO_ATTRS)
+    with pytest.raises(pytest.fail.Exception, match="sin"):
+        ops.sin.infer(operands, NO_ATTRS)
+    monkeypatch.setattr(Op, "_infer", real)
+    assert ops.sin.infer(operands, NO_ATTRS) == (operands, False)
+
+
+def test_remembered_shapes_depend_on_versions_and_source_and_are_bounded(folder, monkeypatch):
+    """Another jax, another source of the operations: another file; and no file grows without end."""
+    now = disk.shapes_digest()
+    monkeypatch.setattr(disk, "_own_source", lambda: b"edited")
+    assert disk.shapes_digest() != now
+    monkeypatch.undo()
+    monkeypatch.setattr(disk.jax, "__version__", "0.0.1")
+    assert disk.shapes_digest() != now
+    monkeypatch.undo()
+    monkeypatch.setattr(disk, "_MOST_SHAPE_BYTES", 5_000)
+    memory = disk.ShapeMemory()
+    sizes = []
+    for n in range(1, 500):
+        operands = (lazy_core.Shape.of((n,), np.float32),)
+        memory.put(ops.sin, operands, lazy_core.ir.NO_ATTRS, (operands, False))
+        sizes.append(sum(p.stat().st_size for p in folder.glob("*/shapes")))
+    assert 0 < max(sizes) <= 5_000
+
+
+def test_shapes_of_operations_from_elsewhere_are_not_remembered(folder):
+    """The folder's name covers the source of core operations only."""
+    from lazy_core.ir import NO_ATTRS
+    from lazy_core.ops.registry import Op
+
+    operands = (lazy_core.Shape.of((5,), np.float32),)
+    op = Op.unregistered("test_elsewhere", lambda x: x)
+    op.infer(operands, NO_ATTRS)
+    disk.shape_memory.write()
+    assert not any(b"test_elsewhere" in p.read_bytes() for p in folder.glob("*/shapes"))
+
+
+@pytest.mark.parametrize("text", ["f32[]", "f32[8,128]", "pred[0]", "s64[3]", "bf16[2]", "c128[1,1]", "float8_e4m3fn[4]"])
+def test_a_shape_is_read_back_from_its_text(text):
+    """`Shape.parse` is the inverse of printing."""
+    assert str(lazy_core.Shape.parse(text)) == text
+    for wrong in (text[:-1], "x" + text, text.replace("]", "]]"), text.replace("[", "[-1,")):
+        with pytest.raises(ValueError, match="is not a shape"):
+            lazy_core.Shape.parse(wrong)

@@ -1,15 +1,18 @@
 """The disk cache: compiled programs that the next process does not compile, and mostly does not even lower.
 
-Owns: the format, naming, verification, eviction and safety of the files.  Two kinds of entry, both content-addressed and
+Owns: the format, naming, verification, eviction and safety of the files.  Two kinds of program entry, both content-addressed and
 both verified by comparing the whole text, not only its hash: an *index* entry maps a graph's structural text to a program,
 a *program* entry maps StableHLO text to XLA's serialised executable. Everything lies in a folder that belongs to one set of
 versions (jax, jaxlib, platform, CPU features, the operations' own source), mode 0700.  Files appear by renaming a finished
-temporary file, end in a checksum, and hold no pickles.  May import `config`, `events`, `backend`, `lowering`.
+temporary file, end in a checksum, and hold no pickles.  Beside them one file of lines remembers inferred shapes (`ShapeMemory`), in a
+folder that belongs to what they depend on.  May import `config`, `events`, `backend`, `lowering`, `ops.registry`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import os
 import platform
@@ -19,13 +22,20 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import jax
+import jaxlib.version
+import numpy as np
+
 from . import backend, events
 from .config import config
+from .ir import Attrs
+from .ops import registry
+from .shape import Shape
 
 _MAGIC = b"LZT1"
 _HEADER = struct.Struct("<4sQQ")  # magic, bytes of packed text, bytes of payload
 _DIGEST_BYTES = 32
-_OURS = ("index-", "program-", ".new-")
+_OURS = ("index-", "program-", "shapes", ".new-")
 
 
 def default_folder() -> Path:
@@ -42,6 +52,7 @@ def _cpu_features() -> str:
     return platform.processor()
 
 
+@functools.cache
 def _own_source() -> bytes:
     digest = hashlib.sha256()
     here = Path(__file__).parent
@@ -58,6 +69,35 @@ def environment_digest() -> str:
     digest.update(repr(facts).encode())
     digest.update(_own_source())
     return digest.hexdigest()[:24]
+
+
+def shapes_digest() -> str:
+    """A name for everything besides operands and attributes that decides an operation's output shapes."""
+    versions = (jax.__version__, jaxlib.version.__version__, np.__version__)
+    return hashlib.sha256(repr(versions).encode() + _own_source()).hexdigest()[:24]
+
+
+def _base() -> Path:
+    return Path(config.cache_dir) if config.cache_dir else default_folder()
+
+
+def _private(base: Path, name: str) -> Path:
+    """A folder below the cache's, made if need be.
+
+    Raises:
+        OSError: it cannot be made, or others than the user can write to it.
+    """
+    folder = base / name
+    base.parent.mkdir(parents=True, exist_ok=True)
+    for path in (base, folder):
+        path.mkdir(mode=0o700, exist_ok=True)
+    for path in (base, folder):
+        status = path.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise PermissionError(f"{path} belongs to another user")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"{path} can be written to by others (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it")
+    return folder
 
 
 class DiskCache:
@@ -77,25 +117,11 @@ class DiskCache:
             self._folder = None
             self._bytes = None
             if config.cache_dir != "off":
-                base = Path(config.cache_dir) if config.cache_dir else default_folder()
                 try:
-                    self._folder = self._prepare(base)
+                    self._folder = _private(_base(), environment_digest())
                 except OSError as error:
-                    events.emit("cache", f"the disk cache in {base} cannot be used: {error}")
+                    events.emit("cache", f"the disk cache in {_base()} cannot be used: {error}")
         return self._folder
-
-    def _prepare(self, base: Path) -> Path:
-        folder = base / environment_digest()
-        base.parent.mkdir(parents=True, exist_ok=True)
-        for path in (base, folder):
-            path.mkdir(mode=0o700, exist_ok=True)
-        for path in (base, folder):
-            status = path.stat()
-            if hasattr(os, "getuid") and status.st_uid != os.getuid():
-                raise PermissionError(f"{path} belongs to another user")
-            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise PermissionError(f"{path} can be written to by others (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it")
-        return folder
 
     # ---------------------------------------------------------------- entries
 
@@ -183,4 +209,90 @@ def _unpack(blob: bytes, text: str) -> bytes | None:
     return blob[middle:-_DIGEST_BYTES] if stored == text else None
 
 
+_MOST_SHAPE_BYTES = 1 << 20
+_MOST_UNWRITTEN = 64
+
+
+class ShapeMemory:
+    """The output shapes that operations were found to have, from process to process: a second one infers none again.
+
+    One file that is only ever appended to, a line a signature: checksum, signature, shapes.  Signatures are compared in full. Lines that
+    were torn by a kill are not found; a file past its bound is removed and begun anew. An error of the disk costs the memory only.
+    """
+
+    def __init__(self) -> None:
+        self._setting: str | None = None
+        self._path: Path | None = None
+        self._known: dict[bytes, bytes] = {}
+        self._unwritten: list[bytes] = []
+
+    def _open(self) -> bool:
+        if self._setting != config.cache_dir:
+            self._setting = config.cache_dir
+            self._path = None
+            self._known = {}
+            self._unwritten = []
+            if config.cache_dir != "off":
+                with contextlib.suppress(OSError):
+                    path = _private(_base(), shapes_digest()) / "shapes"
+                    self._path = path
+                    os.utime(path)  # the time of last use decides what is evicted
+                    for line in path.read_bytes().split(b"\n"):
+                        check, _, rest = line.partition(b" ")
+                        signature, _, shapes = rest.partition(b"\t")
+                        self._known[signature] = check + b"\t" + shapes
+        return self._path is not None
+
+    def get(self, op: registry.Op, shapes: tuple[Shape, ...], attributes: Attrs) -> registry.Inferred | None:
+        """See `registry.Signatures.get`."""
+        if not self._open() or not self._known or not _covered(op):
+            return None
+        signature = _signature(op, shapes, attributes)
+        check, _, text = self._known.get(signature, b"").partition(b"\t")
+        if not check or check != _line_check(signature, text):
+            return None
+        kind, _, names = text.decode().partition(" ")
+        return tuple([Shape.parse(name) for name in names.split()]), kind == "tuple"
+
+    def put(self, op: registry.Op, shapes: tuple[Shape, ...], attributes: Attrs, inferred: registry.Inferred) -> None:
+        """See `registry.Signatures.put`."""
+        if not self._open() or not _covered(op):
+            return
+        signature = _signature(op, shapes, attributes)
+        text = f"{'tuple' if inferred[1] else 'one'} {' '.join(map(str, inferred[0]))}".encode()
+        self._unwritten.append(_line_check(signature, text) + b" " + signature + b"\t" + text + b"\n")
+        if len(self._unwritten) >= _MOST_UNWRITTEN:
+            self.write()
+
+    def write(self) -> None:
+        """Append what is new to the file."""
+        lines, self._unwritten = self._unwritten, []
+        if self._path is None or not lines:
+            return
+        with contextlib.suppress(OSError):
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(handle, b"".join(lines))
+                if os.fstat(handle).st_size > _MOST_SHAPE_BYTES:
+                    self._path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _covered(op: registry.Op) -> bool:
+    """Whether an operation is one of those whose source is part of the folder's name."""
+    return registry.REGISTRY.get(op.name) is op and op.fn.__module__.startswith(registry.__package__)
+
+
+def _signature(op: registry.Op, shapes: tuple[Shape, ...], attributes: Attrs) -> bytes:
+    return f"{op.name}({', '.join(map(str, shapes))}) {attributes.key!r}".encode()
+
+
+def _line_check(signature: bytes, text: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(signature + b"\t" + text)
+
+
 disk = DiskCache()
+shape_memory = ShapeMemory()
+registry.set_signatures(shape_memory)
+atexit.register(shape_memory.write)

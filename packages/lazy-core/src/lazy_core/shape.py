@@ -32,6 +32,9 @@ _SHORT_NAMES = {
 }
 
 
+_LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
+
+
 def short_dtype(dtype: DTypeLike) -> str:
     """The HLO name of a dtype: `f32`, `s64`, `pred`, `bf16`; other dtypes keep NumPy's name."""
     name = np.dtype(dtype).name
@@ -77,6 +80,21 @@ class Shape:
             object.__setattr__(shape, "name", f"{short_dtype(exact[1])}[{','.join(map(str, exact[0]))}]")
             _TABLE[exact] = shape
             return shape
+
+    @staticmethod
+    def parse(text: str) -> Shape:
+        """The shape that is printed as this text, such as `f32[8,128]`.
+
+        Raises:
+            ValueError: no shape is printed so.
+        """
+        name, bracket, rest = text.partition("[")
+        try:
+            if not bracket or not rest.endswith("]"):
+                raise ValueError("no dimensions in brackets")
+            return Shape.of([int(d) for d in rest[:-1].split(",") if d], np.dtype(_LONG_NAMES.get(name, name)))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{text!r} is not a shape: {error}") from error
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Shape is immutable; cannot set {name!r}")

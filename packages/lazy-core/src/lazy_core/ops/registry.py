@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import ml_dtypes
@@ -31,6 +31,8 @@ class Sample(NamedTuple):
 
 Samples = Callable[[np.dtype, np.random.Generator], Iterator[Sample]]
 Dtypes = tuple[np.dtype, ...]
+# An operation's output shapes, and whether it returns a tuple.
+Inferred = tuple[tuple[Shape, ...], bool]
 
 
 def _dtypes(*names: Any) -> Dtypes:
@@ -61,6 +63,27 @@ def set_value_recorder(record: Callable[[Any, tuple[Any, ...], dict[str, Any]], 
     """Install what records an operation on values: `record(op, values, keyword attributes) -> Value or tuple`."""
     global _record_values
     _record_values = record
+
+
+class Signatures(Protocol):
+    """Where inferred output shapes outlive the process (see `disk`): what was inferred there, and what is inferred now."""
+
+    def get(self, op: Op, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred | None:
+        """The output shapes for these operand shapes, or None if they are not known."""
+        ...
+
+    def put(self, op: Op, shapes: tuple[Shape, ...], attributes: Attrs, inferred: Inferred) -> None:
+        """Keep output shapes."""
+        ...
+
+
+_signatures: Signatures | None = None
+
+
+def set_signatures(signatures: Signatures) -> None:
+    """Install what remembers inferred shapes from process to process."""
+    global _signatures
+    _signatures = signatures
 
 
 def is_value(x: object) -> bool:
@@ -112,7 +135,7 @@ class Op:
         keyword = [p for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]
         self.attr_names = tuple(p.name for p in keyword)
         self.defaults = {p.name: p.default for p in keyword if p.default is not p.empty}
-        self._inferred: dict[tuple[tuple[Shape, ...], Attrs], tuple[tuple[Shape, ...], bool]] = {}
+        self._inferred: dict[tuple[tuple[Shape, ...], Attrs], Inferred] = {}
 
     @staticmethod
     def unregistered(name: str, fn: Callable[..., Any]) -> Op:
@@ -135,7 +158,7 @@ class Op:
             return _record_exprs(self, tuple([_bake(self.name, a) for a in args]), attrs(**{**self.defaults, **kwargs}))
         return self.fn(*args, **kwargs)
 
-    def infer(self, shapes: tuple[Shape, ...], attributes: Attrs) -> tuple[tuple[Shape, ...], bool]:
+    def infer(self, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred:
         """The output shapes for these operand shapes, and whether the operation returns a tuple; memoised.
 
         Raises:
@@ -148,10 +171,15 @@ class Op:
         if found is None:
             if len(self._inferred) >= _MOST_SIGNATURES:  # shapes that never repeat must not cost memory for good
                 self._inferred.clear()
-            found = self._inferred[key] = self._infer(shapes, attributes)
+            found = _signatures.get(self, shapes, attributes) if _signatures is not None else None
+            if found is None:
+                found = self._infer(shapes, attributes)
+                if _signatures is not None:
+                    _signatures.put(self, shapes, attributes, found)
+            self._inferred[key] = found
         return found
 
-    def _infer(self, shapes: tuple[Shape, ...], attributes: Attrs) -> tuple[tuple[Shape, ...], bool]:
+    def _infer(self, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred:
         given, needed = set(attributes.kwargs), set(self.attr_names)
         if given - needed or needed - given - set(self.defaults):
             raise TypeError(f"{self.name} takes the attributes ({', '.join(self.attr_names)}), not ({', '.join(sorted(given))})")
