@@ -124,9 +124,11 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["together"])
 def bench(session: nox.Session) -> None:
-    """The benchmarks: cost of recording and of a barrier (-- a file name runs that one only)."""
-    for script in session.posargs or sorted(str(p.relative_to(ROOT)) for p in (ROOT / "benchmarks").glob("[a-z]*.py")):
-        _run_in(session, "together", "python", script)
+    """The benchmarks side by side, as one table (-- OPTIONS for it, or another file of benchmarks/ and options of that)."""
+    needed = nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "bench")
+    _run_in(session, "together", "python", "-m", "pip", "install", "--quiet", "-c", "constraints.txt", *needed)
+    command = session.posargs if session.posargs[:1] and session.posargs[0].endswith(".py") else ["benchmarks/run.py", *session.posargs]
+    _run_in(session, "together", "python", *command)
 
 
 @nox.session(venv_backend="none", requires=["together"])

@@ -1,0 +1,44 @@
+"""One scenario of one peer, in this process: `python -m side_by_side.child '{"scenario": ..., "peer": ...}'`.
+
+Prints JSON lines to standard output: what is found, and at the end how calm the machine was.  Whatever a library prints goes to
+standard error instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+from . import measure
+from .peers import PEERS
+from .scenarios import SCENARIOS, Run
+
+
+def _own_stdout() -> TextIO:
+    """A stream to the real standard output, which from now on nobody else writes to."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8")
+
+
+def main() -> None:
+    """Run what the argument says."""
+    request: dict[str, Any] = json.loads(sys.argv[1])
+    out = _own_stdout()
+
+    def say(**found: Any) -> None:
+        print(json.dumps(found), file=out, flush=True)
+
+    measure.bind(request["cores"])
+    clock = measure.Clock(request["patience"], 1 if request["quick"] else request["tries"])
+    if request["processor_time"]:
+        measure.count_processor_time()
+    run = Run(PEERS[request["peer"]], request["launched"], clock, request["seconds"], request["quick"], request["processor_time"])
+    say(**SCENARIOS[request["scenario"]].run(run))
+    say(other_cores=max(clock.others, default=0.0), process_peak=measure.peak_mebibytes(), counters=run.counters())
+
+
+if __name__ == "__main__":
+    main()
