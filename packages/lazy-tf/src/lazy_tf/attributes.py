@@ -68,9 +68,10 @@ class Signature:
         spans: for each input of the OpDef its first position and how many there are.
         key: the deterministic serialisation.
         cache: for whoever dispatches: what follows from the signature alone.
+        direct: how to record it without its handler (see `dispatch.direct`), or None.
     """
 
-    __slots__ = ("cache", "info", "key", "outputs", "protos", "spans", "values")
+    __slots__ = ("cache", "direct", "info", "key", "outputs", "protos", "spans", "values")
 
     def __init__(self, info: OpInfo, protos: dict[str, Any], key: Any) -> None:
         self.info = info
@@ -81,6 +82,7 @@ class Signature:
         self.outputs: tuple[int, ...] = ()
         self.spans: dict[str, tuple[int, int]] = {}
         self.cache: dict[Any, Any] = {}
+        self.direct: tuple[Any, ...] | None = None
         if info.op_def is None:
             return
         for attr in info.op_def.attr:

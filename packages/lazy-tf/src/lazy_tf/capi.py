@@ -364,8 +364,13 @@ def register_device(name: str, copy_to: Any, copy_from: Any, execute: Any) -> No
     _libc.malloc.restype, _libc.malloc.argtypes = Pointer, (C.c_size_t,)
     device = _CustomDevice(DEVICE_VERSION, copy_to, copy_from, execute, C.cast(_libc.free, Pointer), _PACK(), _PIN())
     info = new_capsule(_libc.malloc(8), b"TFE_CustomDevice_DeviceInfo", None)  # never null; TensorFlow frees it with `delete`
+    register_capsules(name, new_capsule(C.addressof(device), b"TFE_CustomDevice", None), info)
+
+
+def register_capsules(name: str, device: Any, info: Any) -> None:
+    """Register a custom device from capsules of its callbacks, which TensorFlow copies, and of its information."""
     tf_context.context().ensure_initialized()
-    tf_context.register_custom_device(new_capsule(C.addressof(device), b"TFE_CustomDevice", None), name, info)
+    tf_context.register_custom_device(device, name, info)
 
 
 def handle_methods(num_dims: Any, dim: Any, deallocator: Any) -> HandleMethods:

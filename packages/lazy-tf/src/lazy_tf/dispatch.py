@@ -1,8 +1,7 @@
 """What happens to one operation that TensorFlow places on the lazy device.
 
-Owns: the routes (host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback) and the
-conversion of a C call into entries and back.  May import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions`
-and the core.
+Owns: the routes: host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback.  May
+import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions` and the core.
 """
 
 from __future__ import annotations
@@ -19,13 +18,9 @@ from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, St
 from . import call_tf, capi, fallback, functions, mapping
 from .attributes import OpInfo, Signature, op_info
 from .stepping import stepper
-from .tensor import SMALL, TABLE, Entry, Foreign, HandleMaker, Tensor, Variable, device_tensor, of_host, of_value
+from .tensor import SMALL, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
 
 _record = values.record
-_count = stepper.count
-_op_name, _op_input_count, _op_input = capi.op_name, capi.op_input_count, capi.op_input
-_handle_dtype, _handle_device, _handle_key = capi.handle_dtype, capi.handle_device, capi.handle_key
-_attributes_blob = capi.attributes_blob
 _trace = trace.current()
 
 Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
@@ -34,7 +29,7 @@ Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
 class Plan:
     """How a lowering applies to one signature: which inputs are static and which are operands."""
 
-    __slots__ = ("attrs", "fixed", "hosts", "lifted", "operands", "refused", "supported")
+    __slots__ = ("attrs", "fixed", "hosts", "lifted", "operands", "positions", "refused", "supported")
 
     def __init__(self, rule: mapping.Rule, signature: Signature) -> None:
         known = signature.values
@@ -53,6 +48,7 @@ class Plan:
                 fixed[name] = known[source]
         total = sum(count for _, count in signature.spans.values())
         self.hosts = tuple(hosts)
+        self.positions = tuple(sorted(taken))
         self.fixed = fixed
         self.operands = tuple([i for i in range(total) if i not in taken])
         self.attrs: dict[Any, ir.Attrs] = {}
@@ -122,6 +118,8 @@ class Lowered:
         plan: Plan | None = signature.cache.get("plan")
         if plan is None:
             plan = signature.cache["plan"] = Plan(self._rule, signature)
+            if plan.supported and self._rule.lift is None and not self._reads_variable:
+                signature.direct = (self._target, plan.operands, plan.positions, self._check is not None, signature.outputs)
         fold = True
         for entry in inputs:
             if entry.__class__ is not Tensor:
@@ -149,7 +147,7 @@ class Lowered:
         except (ShapeError, DtypeError, UnsupportedError, ValueError, TypeError, NotImplementedError, IndexError) as error:
             if isinstance(error, StrictError):
                 raise
-            fallback.explain_refusal(signature, given, [i for _, start, count, _ in plan.hosts for i in range(start, start + count)])
+            fallback.explain_refusal(signature, given, plan.positions)
             reason = f"not lowered: {_first_line(error)}"
             plan.refused[(attributes, tuple([e.dims for e in inputs]))] = reason
             return otherwise(signature, given, reason)
@@ -240,48 +238,39 @@ def apply(info: OpInfo, signature: Signature, inputs: list[Any]) -> list[Entry]:
 _by_name: dict[bytes, tuple[OpInfo, Any]] = {}
 
 
-def _resolve(name: bytes) -> tuple[OpInfo, Any]:
-    info = op_info(name.decode())
-    info.handler = handler_of(info)
-    found = _by_name[name] = (info, mapping.FAST.get(info.name))
+def known(name: bytes) -> tuple[OpInfo, Any]:
+    """What is known of an operation, and its handler that needs no attributes, or None."""
+    found = _by_name.get(name)
+    if found is None:
+        info = op_info(name.decode())
+        info.handler = handler_of(info)
+        found = _by_name[name] = (info, mapping.FAST.get(info.name))
     return found
 
 
-class Executor:
-    """The body of the device's `execute` callback."""
+_A_FUNCTION = -2
 
-    def __init__(self, device: str) -> None:
-        self._handle = HandleMaker(device)
-        self._device = device.encode()
 
-    def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
-        """Run one `TFE_Op`, writing output handles."""
-        _count()
-        name = _op_name(op, status)
-        info, fast = _by_name.get(name) or _resolve(name)
-        total = info.arity
-        if total < 0:
-            total = _op_input_count(op, status)
-        inputs: list[Any] = []
-        numbers, device = capi.NUMPY_DTYPES, self._device
-        for i in range(total):
-            handle = _op_input(op, i, status)
-            # Asking a CPU handle of strings or resources for its address would abort the process.
-            if _handle_dtype(handle) in numbers or _handle_device(handle, status) == device:
-                entry = TABLE.get(_handle_key(handle, status))
-                inputs.append(entry if entry is not None else _outside(handle, status))
-            else:
-                inputs.append(Foreign(handle, owned=False))
-        outputs = fast(inputs) if fast is not None else None
-        if outputs is None:
-            dtypes = tuple([e.dtype for e in inputs]) if info.follows else None
-            signature = info.by_blob(_attributes_blob(op, status)) if dtypes is None else info.by_dtypes(dtypes)
-            outputs = info.handler(signature, inputs)
-        new_handle = self._handle
-        for i, output in enumerate(outputs):
-            outs[i] = output.take() if output.__class__ is Foreign else new_handle(output, status)
-        if info.op_def is None:
-            count[0] = len(outputs)
+def resolve(name: bytes) -> tuple[OpInfo, Any, int, bool]:
+    """For the extension: `known`, the number of inputs (-1 where it varies, -2 for a function), whether its attributes follow."""
+    info, fast = known(name)
+    return info, fast, _A_FUNCTION if info.op_def is None else info.arity, info.follows
+
+
+def direct(signature: Signature) -> tuple[Any, ...] | None:
+    """For the extension: how to record this without a handler, once it has been run, or None.
+
+    Returns:
+        The target, positions of operands, positions of inputs whose contents are attributes, whether contents that the host knows must
+        be checked, and the output dtypes.
+    """
+    return signature.direct
+
+
+def attributes(signature: Signature, inputs: list[Any]) -> ir.Attrs:
+    """For the extension: the static attributes for these inputs."""
+    plan: Plan = signature.cache["plan"]
+    return plan.attributes(inputs)
 
 
 _outside_cache: dict[Any, tuple[Foreign, Tensor]] = {}
@@ -289,9 +278,11 @@ _outside_epoch = -1
 _OUTSIDE_LIMIT = 256
 
 
-def _outside(handle: int, status: int) -> Entry:
-    """An entry for a CPU handle of numbers; they are copied once in a trace, however often it is used."""
+def outside(handle: int, status: int) -> Entry:
+    """An entry for a CPU handle; numbers are copied once in a trace, however often it is used."""
     global _outside_epoch
+    if capi.handle_dtype(handle) not in capi.NUMPY_DTYPES:
+        return Foreign(handle, owned=False)
     address = capi.handle_key(handle, status)  # of the numbers in memory
     if capi.status_code(status):  # what has no address says so
         capi.set_status(status, capi.OK, b"")

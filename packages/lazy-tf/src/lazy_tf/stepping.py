@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lazy_core import barrier, trace
 
-from .tensor import TABLE
+from .tensor import EXTENSION, live_handles
 
 SHORTEST = 16
 """A step of fewer operations than this is not worth a program of its own."""
@@ -35,18 +35,23 @@ class Stepper:
         self._operations = 0
 
     def count(self) -> None:
-        """Called for every operation that TensorFlow places on the device."""
+        """Called for every operation that TensorFlow places on the device, where there is no extension that counts."""
         if self._epoch != self._trace.epoch:
             self._epoch = self._trace.epoch
-            self._base = len(TABLE)
             self._operations = 0
-            self.due = False
+            self.restart()
         self._operations += 1
         if self.due:
-            self._watch()
+            self.watch()
 
-    def _watch(self) -> None:
-        freed = self._peak - len(TABLE)
+    def restart(self) -> None:
+        """Called before the first operation of a trace."""
+        self._base = live_handles()
+        self._set_due(False)
+
+    def watch(self) -> None:
+        """Called before each operation while a barrier is due: make it if enough of the step's handles are gone."""
+        freed = self._peak - live_handles()
         self._freed = max(self._freed, freed)
         # What a garbage collector frees late must not delay the cut, so three quarters are enough.
         wanted = (self._peak - self._base) // 2 if self._expected is None else 3 * self._expected // 4
@@ -55,18 +60,23 @@ class Stepper:
 
     def step_ended(self) -> None:
         """A step counter has been advanced."""
-        if self._operations < SHORTEST:
+        if (self._operations if EXTENSION is None else EXTENSION.operations()) < SHORTEST:
             return
         if self.due:
             self._expected = self._freed  # the last step was never cut: take what it freed at most
-        self.due = True
-        self._peak = len(TABLE)
+        self._set_due(True)
+        self._peak = live_handles()
         self._freed = 0
 
     def cut(self) -> None:
         """Make the barrier that is due."""
-        self.due = False
+        self._set_due(False)
         barrier()
+
+    def _set_due(self, due: bool) -> None:
+        self.due = due
+        if EXTENSION is not None:
+            EXTENSION.set_watching(due)
 
 
 stepper = Stepper()

@@ -1,8 +1,7 @@
-"""What a TensorFlow handle on the lazy device stands for, and the table from handles to it.
+"""What a TensorFlow handle on the lazy device stands for.
 
-Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally), `Foreign`
-(a CPU handle of something that the device cannot hold, such as a string or an iterator), and the handle table.  May import `capi` and the
-core.
+Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally) and `Foreign`
+(a CPU handle of something that the device cannot hold, such as a string or an iterator).  May import `capi`, `native` and the core.
 
 A number that came from Python, or was computed from shapes, stays on the host (`Tensor.host`) until an operation on the device needs it;
 then a scalar becomes a constant of the trace (`lazy_core.ir.const`) and anything larger a leaf.
@@ -10,21 +9,50 @@ then a scalar becomes a constant of the trace (`lazy_core.ir.const`) and anythin
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lazy_core import ir, values
 
-from . import capi
+from . import capi, native
 
 SMALL = 64
 """What has more elements than this is never kept on the host beside the device, nor computed there."""
 
 
-class Tensor:
-    """A tensor of numbers.
+class PlainEntry:
+    """What a handle on the device may stand for, where there is no extension: see `csrc/entry.h`."""
+
+    __slots__ = ("dims", "dtype")
+
+    def __init__(self, dtype: int, dims: tuple[int, ...]) -> None:
+        self.dtype = dtype
+        self.dims = dims
+
+
+class PlainTensor(PlainEntry):
+    """The attributes of `Tensor`, where there is no extension."""
+
+    __slots__ = ("_bits", "_static", "foldable", "host", "value")
+
+    def __init__(self, dtype: int, dims: tuple[int, ...], value: Any, host: np.ndarray | None = None, foldable: bool = False) -> None:
+        super().__init__(dtype, dims)
+        self.value = value
+        self.host = host
+        self.foldable = foldable
+        self._static: Any = None
+        self._bits: Any = None
+
+
+EXTENSION: Any = native.extension()
+if not TYPE_CHECKING and EXTENSION is not None:
+    PlainEntry, PlainTensor = EXTENSION.Entry, EXTENSION.Tensor
+
+
+class Tensor(PlainTensor):
+    """A tensor of numbers: `Tensor(dtype, dims, value, host=None, foldable=False)`.
 
     Attributes:
         dtype: TensorFlow's enum.
@@ -34,23 +62,15 @@ class Tensor:
         foldable: whether `host` came from the program text or from shapes, so that computing with it on the host is right.
     """
 
-    __slots__ = ("_bits", "_static", "dims", "dtype", "foldable", "host", "value")
-
-    def __init__(self, dtype: int, dims: tuple[int, ...], value: Any, host: np.ndarray | None = None, foldable: bool = False) -> None:
-        self.dtype = dtype
-        self.dims = dims
-        self.value = value
-        self.host = host
-        self.foldable = foldable
-        self._static: Any = None
-        self._bits: Any = None
+    __slots__ = ()
 
     def operand(self) -> Any:
         """What to hand to `values.record`: a Value or a constant."""
         value = self.value
         if value is None:
-            assert self.host is not None
-            value = ir.const(self.host[()], self.host.dtype) if self.host.ndim == 0 else values.from_host(self.host, copy=False)
+            host = self.host
+            assert host is not None
+            value = ir.const(host[()], host.dtype) if host.ndim == 0 else values.from_host(host, copy=False)
             self.value = value
         return value
 
@@ -98,15 +118,21 @@ def device_tensor(array: np.ndarray, dtype: int) -> Tensor:
     return of_value(values.from_host(array, copy=True), dtype)
 
 
-class Variable:
-    """A resource variable: a name for the tensor that it holds now, or None before the first assignment."""
+class Variable(PlainEntry):
+    """A resource variable: a name for the tensor that it holds now, or None before the first assignment.
 
-    __slots__ = ("current", "dtype", "name", "shape")
+    Attributes:
+        dtype: of what it holds.
+        dims: of the handle itself, which is a scalar.
+        shape: what was declared, or None.
+        name: the shared name.
+        current: the tensor.
+    """
 
-    dims: tuple[int, ...] = ()
+    __slots__ = ("current", "name", "shape")
 
     def __init__(self, dtype: int, shape: tuple[int, ...] | None, name: str) -> None:
-        self.dtype = dtype
+        super().__init__(dtype, ())
         self.shape = shape
         self.name = name
         self.current: Tensor | None = None
@@ -143,44 +169,8 @@ class Foreign:
 
 Entry = Tensor | Variable | Foreign
 
-# The key of a handle is what TensorFlow calls its device pointer.  For a CPU handle that is a real address, so ours start
-# where no address of a user's process can lie.
-_FIRST_KEY = 1 << 63
-_next_key = itertools.count(_FIRST_KEY + 1).__next__
-TABLE: dict[int | None, Tensor | Variable] = {}
+live_table: dict[int | None, Tensor | Variable] = {}
+"""What each handle that TensorFlow holds stands for, by what it calls a device pointer; unused where there is the extension."""
 
-
-@capi.immortal
-@capi.NUM_DIMS
-def _num_dims(key: int, _status: int) -> int:
-    return len(TABLE[key].dims)
-
-
-@capi.immortal
-@capi.DIM
-def _dim(key: int, index: int, _status: int) -> int:
-    return TABLE[key].dims[index]
-
-
-@capi.immortal
-@capi.DEALLOCATOR
-def _deallocate(key: int, _pop: Any = TABLE.pop) -> None:
-    _pop(key, None)  # bound early: globals may be gone when the process ends
-
-
-METHODS = capi.handle_methods(_num_dims, _dim, _deallocate)
-
-
-class HandleMaker:
-    """Makes TensorFlow handles for entries, on the device of this name."""
-
-    def __init__(self, device: str) -> None:
-        self._device = device.encode()
-
-    def __call__(self, entry: Tensor | Variable, status: int) -> int:
-        """A handle that stands for this entry; the caller (TensorFlow) owns it."""
-        key = _next_key()
-        TABLE[key] = entry
-        dtype = capi.RESOURCE if entry.__class__ is Variable else entry.dtype
-        handle: int = capi.new_custom_handle(capi.eager_context(), self._device, dtype, key, METHODS, status)
-        return handle
+live_handles: Callable[[], int] = live_table.__len__ if EXTENSION is None else EXTENSION.live_handles
+"""How many handles on the device TensorFlow holds."""

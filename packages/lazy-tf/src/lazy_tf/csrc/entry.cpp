@@ -1,0 +1,179 @@
+#include "entry.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace lazy_tf {
+
+PyTypeObject* entry_type = nullptr;
+PyTypeObject* tensor_type = nullptr;
+PyTypeObject* tensor_class = nullptr;
+
+namespace {
+
+void drop_sizes(Entry* self) {
+  if (self->sizes != self->inline_sizes) PyMem_Free(self->sizes);
+  self->sizes = self->inline_sizes;
+}
+
+bool set_dims(Entry* self, PyObject* dims) {
+  if (!PyTuple_Check(dims)) {
+    PyErr_Format(PyExc_TypeError, "dims must be a tuple, not %.100s", Py_TYPE(dims)->tp_name);
+    return false;
+  }
+  const Py_ssize_t rank = PyTuple_GET_SIZE(dims);
+  int64_t* sizes = self->inline_sizes;
+  if (rank > kInlineRank) {
+    sizes = static_cast<int64_t*>(PyMem_Malloc(sizeof(int64_t) * rank));
+    if (sizes == nullptr) {
+      PyErr_NoMemory();
+      return false;
+    }
+  }
+  for (Py_ssize_t i = 0; i < rank; ++i) {
+    sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(dims, i));
+    if (sizes[i] == -1 && PyErr_Occurred()) {
+      if (sizes != self->inline_sizes) PyMem_Free(sizes);
+      return false;
+    }
+  }
+  if (self->sizes != nullptr) drop_sizes(self);
+  self->sizes = sizes;
+  self->rank = static_cast<int>(rank);
+  Py_INCREF(dims);
+  Py_XSETREF(self->dims, dims);
+  return true;
+}
+
+void entry_dealloc(PyObject* object) {
+  Entry* self = reinterpret_cast<Entry*>(object);
+  PyTypeObject* type = Py_TYPE(object);
+  Py_CLEAR(self->dims);
+  if (self->sizes != nullptr) drop_sizes(self);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+int entry_init(PyObject* object, PyObject* args, PyObject* kwargs) {
+  Entry* self = reinterpret_cast<Entry*>(object);
+  static const char* names[] = {"dtype", "dims", nullptr};
+  PyObject* dims;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iO", const_cast<char**>(names), &self->dtype, &dims)) return -1;
+  return set_dims(self, dims) ? 0 : -1;
+}
+
+PyMemberDef entry_members[] = {
+    {"dtype", T_INT, offsetof(Entry, dtype), 0, "TensorFlow's enum"},
+    {"dims", T_OBJECT, offsetof(Entry, dims), READONLY, "the dimensions"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot entry_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
+    {Py_tp_init, reinterpret_cast<void*>(entry_init)},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_members, entry_members},
+    {Py_tp_doc, const_cast<char*>("What a handle on the lazy device may stand for: a dtype and dimensions.")},
+    {0, nullptr},
+};
+
+PyType_Spec entry_spec = {"lazy_tf._native.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, entry_slots};
+
+void tensor_dealloc(PyObject* object) {
+  Tensor* self = as_tensor(object);
+  Py_CLEAR(self->value);
+  Py_CLEAR(self->host);
+  Py_CLEAR(self->statics);
+  Py_CLEAR(self->bits);
+  entry_dealloc(object);
+}
+
+PyObject* kept(PyObject* object) {
+  if (object == nullptr || object == Py_None) return nullptr;
+  Py_INCREF(object);
+  return object;
+}
+
+int tensor_init(PyObject* object, PyObject* args, PyObject* kwargs) {
+  Tensor* self = as_tensor(object);
+  static const char* names[] = {"dtype", "dims", "value", "host", "foldable", nullptr};
+  PyObject *dims, *value, *host = nullptr;
+  int foldable = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOO|Op", const_cast<char**>(names), &self->entry.dtype, &dims, &value, &host, &foldable))
+    return -1;
+  if (!set_dims(&self->entry, dims)) return -1;
+  Py_XSETREF(self->value, kept(value));
+  Py_XSETREF(self->host, kept(host));
+  self->foldable = static_cast<char>(foldable);
+  return 0;
+}
+
+template <PyObject* Tensor::*Field>
+PyObject* get_object(PyObject* object, void*) {
+  PyObject* held = as_tensor(object)->*Field;
+  if (held == nullptr) held = Py_None;
+  Py_INCREF(held);
+  return held;
+}
+
+template <PyObject* Tensor::*Field>
+int set_object(PyObject* object, PyObject* given, void*) {
+  Py_XSETREF(as_tensor(object)->*Field, kept(given));
+  return 0;
+}
+
+PyGetSetDef tensor_properties[] = {
+    {"value", get_object<&Tensor::value>, set_object<&Tensor::value>, "a lazy_core value or constant, or None", nullptr},
+    {"host", get_object<&Tensor::host>, set_object<&Tensor::host>, "the contents where the host knows them, or None", nullptr},
+    {"_static", get_object<&Tensor::statics>, set_object<&Tensor::statics>, "the contents as tuples, once asked for", nullptr},
+    {"_bits", get_object<&Tensor::bits>, set_object<&Tensor::bits>, "a key of the contents, once asked for", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef tensor_members[] = {
+    {"foldable", T_BOOL, offsetof(Tensor, foldable), 0, "whether the host may compute with the contents"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot tensor_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
+    {Py_tp_init, reinterpret_cast<void*>(tensor_init)},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_members, tensor_members},
+    {Py_tp_getset, tensor_properties},
+    {Py_tp_doc, const_cast<char*>("An entry of numbers: the base of lazy_tf.tensor.Tensor.")},
+    {0, nullptr},
+};
+
+PyType_Spec tensor_spec = {"lazy_tf._native.Tensor", sizeof(Tensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, tensor_slots};
+
+}  // namespace
+
+bool make_types(PyObject* module) {
+  entry_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&entry_spec));
+  if (entry_type == nullptr) return false;
+  tensor_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&tensor_spec, reinterpret_cast<PyObject*>(entry_type)));
+  if (tensor_type == nullptr) return false;
+  Py_INCREF(entry_type);
+  Py_INCREF(tensor_type);
+  return PyModule_AddObject(module, "Entry", reinterpret_cast<PyObject*>(entry_type)) == 0 &&
+         PyModule_AddObject(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) == 0;
+}
+
+Tensor* new_tensor(int dtype, PyObject* dims, PyObject* value, PyObject* host, bool foldable) {
+  PyObject* object = tensor_class->tp_alloc(tensor_class, 0);
+  if (object == nullptr) return nullptr;
+  Tensor* self = as_tensor(object);
+  self->entry.dtype = dtype;
+  if (!set_dims(&self->entry, dims)) {
+    Py_DECREF(object);
+    return nullptr;
+  }
+  self->value = kept(value);
+  self->host = kept(host);
+  self->foldable = foldable;
+  return self;
+}
+
+}  // namespace lazy_tf

@@ -1,0 +1,46 @@
+// What a TensorFlow handle on the lazy device stands for, as C++ sees it.
+//
+// Owns: the Python types `Entry` (dtype and dimensions) and `Tensor` (an entry of numbers), from which tensor.py derives its classes.
+// TensorFlow asks for dimensions without holding the interpreter's lock, so they are kept as plain integers beside the Python tuple.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+
+namespace lazy_tf {
+
+constexpr int kInlineRank = 6;
+
+struct Entry {
+  PyObject_HEAD
+  PyObject* dims;  // a tuple
+  int64_t* sizes;  // the same numbers; `inline_sizes` or memory of its own
+  int64_t inline_sizes[kInlineRank];
+  int rank;
+  int dtype;  // TensorFlow's enum
+};
+
+// Each object is null where the Python attribute is None.
+struct Tensor {
+  Entry entry;
+  PyObject* value;    // a lazy_core Value or constant
+  PyObject* host;     // a NumPy array
+  PyObject* statics;  // the contents as tuples
+  PyObject* bits;     // a key of the contents
+  char foldable;
+};
+
+extern PyTypeObject* entry_type;   // the base of whatever a handle may stand for
+extern PyTypeObject* tensor_type;  // the base of `tensor.Tensor`
+extern PyTypeObject* tensor_class;  // `tensor.Tensor` itself, once it is known
+
+bool make_types(PyObject* module);
+
+// A new `tensor.Tensor`; steals nothing. `value` and `host` may be null. Null with an exception if `dims` is no tuple of integers.
+Tensor* new_tensor(int dtype, PyObject* dims, PyObject* value, PyObject* host, bool foldable);
+
+inline bool is_tensor(PyObject* object) { return Py_TYPE(object) == tensor_class; }
+inline Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
+
+}  // namespace lazy_tf
