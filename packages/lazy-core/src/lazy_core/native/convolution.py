@@ -116,14 +116,27 @@ def _input_grad(geometry: _Geometry, grad: Array, w: Array) -> Array:
     if g.pointwise:
         return np.matmul(matrix, rows).reshape(g.n, g.c, *g.sizes).transpose(g.from_x)
     padded = np.zeros((g.n, g.c, *g.padded), grad.dtype)
+    if g.ci == 1 and g.o == g.groups:  # each channel by itself: products of single numbers
+        images, filters = rows.reshape(g.n, g.c, *g.out), w.transpose(g.to_w).reshape(g.c, *g.window)
+        ones = (1,) * len(g.out)
+        for at, spans in g.offsets():
+            target = padded[(slice(None), slice(None), *spans)]
+            target += images * filters[(slice(None), *at)].reshape(g.c, *ones)
+        return _cropped(g, padded)
     for batch in g.batches(grad.dtype.itemsize):
         columns = np.matmul(matrix, rows[batch]).reshape(-1, g.c, *g.window, *g.out)
         target = padded[batch]
         for at, spans in g.offsets():
             target[(slice(None), slice(None), *spans)] += columns[(slice(None), slice(None), *at)]
+    return _cropped(g, padded)
+
+
+def _cropped(geometry: _Geometry, padded: Array) -> Array:
+    """What x was before it was padded and dilated."""
+    g = geometry
     if g.plain:
         return padded.transpose(g.from_x)
-    result = np.zeros((g.n, g.c, *g.sizes), grad.dtype)
+    result = np.zeros((g.n, g.c, *g.sizes), padded.dtype)
     result[g.take] = padded[g.put]
     return result.transpose(g.from_x)
 

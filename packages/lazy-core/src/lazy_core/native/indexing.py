@@ -174,6 +174,9 @@ def _add_rows(base: Array, places: Array, rows: Array, count: int) -> None:
         np.add.at(base, lead, rows)
         return
     wide = F32 if narrow(base.dtype) else base.dtype
+    if rows.size == places.size and wide is base.dtype:  # one number each, for which NumPy has a fast way
+        np.add.at(base.reshape(-1), places, rows.reshape(-1))
+        return
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

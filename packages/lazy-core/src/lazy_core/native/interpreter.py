@@ -14,14 +14,31 @@ from typing import Any
 import numpy as np
 
 from ..errors import ExecutionError, LazyError
-from ..ir import Const, Expr, Leaf, Node, ScalarLeaf, post_order
+from ..ir import Const, Expr, Leaf, Node, ScalarLeaf
 from .registry import resolve
 
 _ndarray = np.ndarray
 _asarray = np.asarray
 
 # function, operand registers, result registers, registers to clear afterwards, operands whose buffer may be reused, node
-_Step = tuple[Callable[..., Any], tuple[int, ...], Any, tuple[int, ...], tuple[int, ...], Node]
+_Step = tuple[Callable[..., Any], list[int], Any, list[int], tuple[int, ...], Node]
+
+
+def _in_order(outputs: Sequence[Expr]) -> list[Node]:
+    """The nodes below the outputs in the order in which they were first recorded: an expression is numbered after its operands."""
+    stack = [e.node for e in outputs if e.node is not None]
+    found = set(stack)
+    while stack:
+        for expr in stack.pop().inputs:
+            below = expr.node
+            if below is not None and below not in found:
+                found.add(below)
+                stack.append(below)
+    return sorted(found, key=_number)
+
+
+def _number(node: Node) -> int:
+    return node.outputs[0].id
 
 
 class Schedule:
@@ -37,47 +54,54 @@ class Schedule:
         self._leaves: list[tuple[int, Leaf]] = []
         self._scalars: list[tuple[int, ScalarLeaf]] = []
         self._registers: list[Any] = []
-        place: dict[int, int] = {}
-        nodes: list[tuple[Node, tuple[int, ...]]] = []
-        last: dict[int, int] = {}  # register -> the step after which nobody needs it
-        registers = self._registers
-        for item in post_order(outputs):
-            if item.__class__ is Node:
-                operands = tuple([place[id(e)] for e in item.inputs])
-                step = len(nodes)
-                nodes.append((item, operands))
-                for register in operands:
-                    last[register] = step
-                for output in item.outputs:
-                    place[id(output)] = len(registers)
-                    last[len(registers)] = step
-                    registers.append(None)
+        registers, place = self._registers, self._place
+        places: dict[Expr, int] = {}
+        find = places.get
+        drafts = []
+        for node in _in_order(outputs):
+            operands = []
+            for expr in node.inputs:
+                register = find(expr)
+                operands.append(place(expr, places) if register is None else register)
+            call = node.kernel or resolve(node)
+            results: Any = len(registers)
+            if call.several:
+                results = tuple(range(results, results + len(node.outputs)))
+                places.update(zip(node.outputs, results, strict=True))
+                registers.extend([None] * len(results))
             else:
-                place[id(item)] = len(registers)
-                if item.__class__ is Leaf:
-                    self._leaves.append((len(registers), item))
-                    registers.append(None)
-                elif item.__class__ is ScalarLeaf:
-                    self._scalars.append((len(registers), item))
-                    registers.append(None)
-                else:
-                    assert isinstance(item, Const)
-                    number = _asarray(item.value)
-                    number.flags.writeable = False  # it is shared by all runs
-                    registers.append(number)
-        self._results = tuple([place[id(e)] for e in outputs])
-        for register in self._results:
-            last.pop(register, None)
-        dead: list[list[int]] = [[] for _ in nodes]
-        for register, step in last.items():
-            dead[step].append(register)
-        self.steps: list[_Step] = []
-        for (node, operands), dying in zip(nodes, dead, strict=True):
-            function, reuse, several = node.kernel or resolve(node)
+                places[node.outputs[0]] = results
+                registers.append(None)
+            drafts.append((call, operands, results, node))
+        self._results = [places[e] if e in places else place(e, places) for e in outputs]
+        # From the back: a register dies where it is seen first.
+        needed = set(self._results)
+        steps: list[_Step] = []
+        for (function, reuse, several), operands, results, node in reversed(drafts):
+            dying = [r for r in results if r not in needed] if several else []
+            for register in operands:
+                if register not in needed:
+                    needed.add(register)
+                    dying.append(register)
             if reuse:
                 reuse = tuple([p for p in reuse if operands[p] in dying])
-            results = tuple([place[id(e)] for e in node.outputs]) if several else place[id(node.outputs[0])]
-            self.steps.append((function, operands, results, tuple(dying), reuse, node))
+            steps.append((function, operands, results, dying, reuse, node))
+        steps.reverse()
+        self.steps = steps
+
+    def _place(self, expr: Expr, places: dict[Expr, int]) -> int:
+        """The register of a leaf or constant that is met for the first time."""
+        register = places[expr] = len(self._registers)
+        self._registers.append(None)
+        if expr.__class__ is Leaf:
+            self._leaves.append((register, expr))
+        elif expr.__class__ is ScalarLeaf:
+            self._scalars.append((register, expr))
+        else:
+            assert isinstance(expr, Const)
+            number = self._registers[register] = _asarray(expr.value)
+            number.flags.writeable = False  # it is shared by all runs
+        return register
 
     def run(self, leaf: Callable[[Leaf], np.ndarray], scalar: Callable[[ScalarLeaf], Any]) -> list[np.ndarray]:
         """Compute the outputs; see `evaluate`."""

@@ -164,6 +164,19 @@ _lapack("svd", lambda full_matrices: lambda x: tuple(np.linalg.svd(x, full_matri
 _lapack("qr", lambda mode: (lambda x: np.linalg.qr(x, "r")) if mode == "r" else (lambda x: tuple(np.linalg.qr(x, mode))))
 
 
+def _triangular(lower: bool, unit: bool, transpose: bool) -> Function:
+    def solve(a: Array, b: Array) -> Array:
+        triangle = np.tril(a, -1 if unit else 0) if lower else np.triu(a, 1 if unit else 0)
+        if unit:
+            triangle = triangle + np.eye(a.shape[-1], dtype=a.dtype)
+        return np.linalg.solve(triangle.swapaxes(-1, -2) if transpose else triangle, b)
+
+    return solve
+
+
+_lapack("triangular_solve", _triangular)
+
+
 # ------------------------------------------------------------------ Fourier transforms
 
 

@@ -107,10 +107,11 @@ def _winners(x: Array, windows: _Windows) -> tuple[Array, Array]:
     best = np.full(dims, _lowest(x.dtype), x.dtype)
     index = np.empty(dims, np.int64)
     index[...] = windows.first()
+    careful = x.dtype.kind == "f" and bool(np.isnan(x).any())
     for which, seen, place in windows.offsets():
         value, held = x[seen], best[which]
         better = np.greater(value, held)
-        if x.dtype.kind == "f":
+        if careful:
             better |= np.isnan(value)
         np.copyto(held, value, where=better)
         np.copyto(index[which], place, where=better)

@@ -24,8 +24,8 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _LOW = _U64.type(0xFFFF_FFFF)
 _SHIFT = _U64.type(32)
-# Blocks that are encrypted at a time: eight buffers of 64 bits each stay in the cache.
-_CHUNK = 1 << 12
+# Blocks that are encrypted at a time: few calls of NumPy, and buffers that stay in the cache.
+_CHUNK = 1 << 14
 
 
 def _encrypt(seed: int, counters: Array, rows: Array) -> None:

@@ -186,4 +186,4 @@ def alone(function: Function) -> Callable[..., Any]:
     return apply
 
 
-_PIECE = 1 << 14
+_PIECE = 1 << 15

@@ -17,7 +17,7 @@ Dims = Sequence[int]
 
 
 def spread(x: Array, dims: tuple[int, ...]) -> Array:
-    """`numpy.broadcast_to`, without its cost where the operand is one element or has only leading dims to gain."""
+    """`numpy.broadcast_to`, without its cost where the operand is one element."""
     if x.ndim == 0 and not extension(x.dtype):
         return np.ndarray(dims, x.dtype, x, 0, (0,) * len(dims))
     return np.broadcast_to(x, dims)
@@ -39,9 +39,24 @@ def transpose(node: Node) -> Function:
 
 @builder("broadcast_to")
 def broadcast_to(node: Node) -> Function:
-    """A view that cannot be written to."""
-    dims = node.outputs[0].shape.dims
-    return lambda x: spread(x, dims)
+    """A view, made directly where the operand is contiguous: NumPy's own function costs microseconds."""
+    before, after = node.inputs[0].shape, node.outputs[0].shape
+    dims, dtype = after.dims, after.dtype
+    if before is after:
+        return lambda x: x
+    if extension(dtype):
+        return lambda x: np.broadcast_to(x, dims)
+    strides, step = [0] * len(dims), dtype.itemsize
+    for axis in range(1, len(before.dims) + 1):
+        if before.dims[-axis] != 1:
+            strides[-axis] = step
+            step *= before.dims[-axis]
+    fixed = tuple(strides)
+
+    def run(x: Array) -> Array:
+        return np.ndarray(dims, dtype, x, 0, fixed) if x.flags.c_contiguous else np.broadcast_to(x, dims)
+
+    return run
 
 
 @kernel("concatenate")

@@ -124,7 +124,9 @@ _GILES_DOUBLE_FAR = (
 def erfinv(x: Array) -> Array:
     """The inverse of erf of f32 or f64; infinite at -1 and 1, NaN beyond."""
     one = x.dtype.type(1)
-    w = -np.log1p(-x * x)
+    w = np.subtract(one, x * x)  # exact where it is small, so that log needs no log1p
+    np.log(w, out=w)
+    np.negative(w, out=w)
     middle: tuple[float, float, Sequence[float]]
     tails: tuple[tuple[float, float, Sequence[float]], ...]
     if x.dtype == np.float32:
