@@ -36,18 +36,8 @@ def _results(**by_peer):
 def test_a_quick_run_trains_rightly_and_writes_its_results(tmp_path):
     """One scenario from the command line: torch and lazy-torch find the losses that are written down, and the table has both."""
     output = tmp_path / "results.json"
-    command = [
-        sys.executable,
-        str(RUN),
-        "--quick",
-        "--scenario",
-        "train-mlp",
-        "--peer",
-        "torch",
-        "lazy-torch-compiled",
-        "--output",
-        str(output),
-    ]
+    chosen = ["--scenario", "train-mlp", "--peer", "torch", "lazy-torch-compiled"]
+    command = [sys.executable, str(RUN), "--quick", *chosen, "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads(output.read_text())["results"]["train-mlp"]
@@ -130,3 +120,14 @@ def test_page_names_what_is_missed_and_what_is_slower(tmp_path):
     assert "0 of 1 targets met" in said
     assert "torch, train-mlp, mlp training step: 1.05x eager, 2.10x jit (target <= 1.10x eager, <= 1.15x jit)" in said
     assert ("benchmarks.svg" in said) == plotted
+
+
+def test_a_stall_is_measured_against_eager():
+    """The longest step may take 100 ms more than eager's, whatever the ratio."""
+
+    def sequence(longest):
+        return {"total": 1.0, "again": 1.0, "longest": longest, "other_cores": 0.0}
+
+    for longest, met in ((0.10, True), (0.12, False)):
+        results = {"batch-sizes": {"torch": sequence(0.01), "lazy-torch": sequence(longest)}}
+        assert [line.met for line in table.lines(results)] == [True, True, met]

@@ -128,10 +128,9 @@ def summary(seconds: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(seconds), "min": min(seconds), "max": max(seconds), "samples": len(seconds)}
 
 
-def stall(seconds: Sequence[float]) -> float:
-    """How much longer the longest step took than the median one, in seconds; the first step is left out."""
-    later = seconds[1:]
-    return max(later) - statistics.median(later)
+def longest(seconds: Sequence[float]) -> float:
+    """The longest step but for the first one, which is a first result and measured as such."""
+    return max(seconds[1:])
 
 
 def warm_up(run: Callable[[], Any], compiles: Callable[[], int | None], seconds: float, limit: float = 120.0) -> None:

@@ -45,7 +45,7 @@ def draw(results: Results, path: Path) -> bool:
 
 def _eager(line: Line) -> float | None:
     """What the line's ratios divide by; None for rows that are no ratio."""
-    if line.row.key == "stall":
+    if line.target.stall is not None:
         return None
     return next((v for p, v in line.values.items() if PEERS[p].role == "eager" and v), None)
 
@@ -72,13 +72,19 @@ def _draw_family(axis: Any, family: str, made: list[Line]) -> None:
     axis.set_xscale("log")
     low, high = axis.get_xlim()
     axis.set_xlim(min(low, 0.45), max(high, 2.3))
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}x")
+    axis.xaxis.set_major_formatter(_ratio_text)
+    few = axis.get_xlim()[1] / axis.get_xlim()[0] < 30  # then there is room for numbers between the powers of ten
+    axis.xaxis.set_minor_formatter(lambda x, _: _ratio_text(x) if few and f"{x:.0e}"[0] in "235" else "")
     axis.set_yticks(range(len(made)), [line.row.title for line in made])
     axis.set_ylim(len(made) - 0.4, -0.6)
     axis.grid(axis="both", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.set_xlabel(f"time relative to {FAMILIES[family]} eager; left is faster")
+    axis.set_xlabel(f"time (or memory) relative to {FAMILIES[family]} eager; left is better")
     axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0)
+
+
+def _ratio_text(ratio: float, _position: int | None = None) -> str:
+    return f"{ratio:g}x"
 
 
 def _once(seen: set[str], label: str) -> str | None:

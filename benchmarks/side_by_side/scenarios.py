@@ -91,12 +91,12 @@ class Target:
     Attributes:
         eager: the greatest ratio to the eager library.
         xla: the greatest ratio to jax.jit, or to TensorFlow's jit_compile.
-        limit: the greatest value, in the row's unit.
+        stall: by how much more than the eager library it may take, in the row's unit.
     """
 
     eager: float | None = None
     xla: float | None = None
-    limit: float | None = None
+    stall: float | None = None
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _sequence(name: str, batches: Callable[[bool], list[Any]], again: bool = Fal
             return measure.now() - begin
 
         first = r.clock.once(lambda: [step(batch) for batch in made])
-        found = {"total": sum(first), "step": measure.summary(first), "stall": measure.stall(first), "value": loss}
+        found = {"total": sum(first), "step": measure.summary(first), "longest": measure.longest(first), "value": loss}
         if again:
             found["again"] = sum(r.clock.once(lambda: [step(batch) for batch in made]))
         return found
@@ -260,7 +260,7 @@ def _logging(r: Run) -> Found:
     early = [measure.timed(step) for _ in range(10 if r.quick else 300)]
     r.warm_up(step)
     found = r.clock.calmest(lambda: measure.calls(step, r.seconds))
-    return {"step": measure.summary(found), "stall": measure.stall(early)}
+    return {"step": measure.summary(found), "longest": measure.longest(early)}
 
 
 def _generate(cache: str) -> Callable[[Run], Found]:
@@ -271,7 +271,7 @@ def _generate(cache: str) -> Callable[[Run], Found]:
         gaps = [after - before for before, after in itertools.pairwise(times)]
         r.warm_up(write)
         totals = r.clock.calmest(lambda: measure.calls(write, r.seconds, least=3))
-        return {"first": times[-1], "stall": measure.stall(gaps), "again": measure.summary(totals), "value": tokens}
+        return {"first": times[-1], "longest": measure.longest(gaps), "again": measure.summary(totals), "value": tokens}
 
     return run
 
@@ -281,7 +281,7 @@ def _generate(cache: str) -> Callable[[Run], Found]:
 _WORKLOAD = Target(eager=1.10)
 _HAND = Target(eager=1.10, xla=1.15)
 _TWICE = {"torch": Target(eager=2.0), "tf": Target(eager=2.0)}
-_CALM = {"torch": Target(limit=100), "tf": Target(limit=100)}
+_NO_STALL = {"torch": Target(stall=100), "tf": Target(stall=100)}
 _ALL = ("torch", "jax", "tf")
 
 
@@ -322,34 +322,34 @@ SCENARIOS = {
             _sequence("mlp", _sizes, again=True),
             (
                 Row("total", "200 steps, 62 batch sizes", "ms", _TWICE),
-                Row("again", "the same again", "ms", _TWICE),
-                Row("stall", "longest stall meanwhile", "ms", _CALM),
+                Row("again", "the 200 steps again", "ms", _TWICE),
+                Row("longest", "longest step meanwhile", "ms", _NO_STALL),
             ),
         ),
         Scenario(
             "last-batch", "20 epochs of 9 batches of 64 rows and a last one of another size each time (MLP), each loss read", _ALL,
             _sequence("mlp", _epochs),
-            (Row("total", "20 epochs, last batches differ", "ms", _TWICE), Row("stall", "longest stall meanwhile", "ms", _CALM)),
+            (Row("total", "20 epochs, last batches differ", "ms", _TWICE), Row("longest", "longest step meanwhile", "ms", _NO_STALL)),
         ),
         Scenario(
             "lengths", "60 steps of the BERT-like model over 12 text lengths in random order, each loss read", ("torch", "jax"),
             _sequence("bert", _lengths),
-            (Row("total", "60 steps, 12 text lengths", "ms", _TWICE), Row("stall", "longest stall meanwhile", "ms", _CALM)),
+            (Row("total", "60 steps, 12 text lengths", "ms", _TWICE), Row("longest", "longest step meanwhile", "ms", _NO_STALL)),
         ),
         Scenario(
-            "logging", "MLP steps whose loss is read each time; the stall is that of the first 300", _ALL, _logging,
+            "logging", "MLP steps whose loss is read each time", _ALL, _logging,
             (
                 Row("step", "mlp step, loss read each time", "ms", {"torch": _WORKLOAD, "tf": _WORKLOAD}),
-                Row("stall", "longest stall, first 300 steps", "ms", _CALM),
+                Row("longest", "longest of the first 300 steps", "ms", _NO_STALL),
             ),
         ),
         Scenario(
             "chain-forward", "a chain of 1,000 operations on 2x2 matrices and a read; time of one operation", _ALL, _chain(False),
-            (Row("operation", "chain of 1,000, an operation", "us"),),
+            (Row("operation", "an operation of a chain of 1,000", "us"),),
         ),
         Scenario(
             "chain-backward", "the same with gradients and the backward pass", _ALL, _chain(True),
-            (Row("operation", "... with backward", "us", _TWICE),),
+            (Row("operation", "the same with backward", "us", _TWICE),),
         ),
         *(
             Scenario(
@@ -357,8 +357,8 @@ SCENARIOS = {
                 _generate(cache),
                 (
                     Row("first", f"50 tokens, {cache} cache, first call", "ms", {"torch": Target(eager=1.2)}),
-                    Row("again", "... later calls", "ms", {"torch": Target(eager=1.2)}),
-                    Row("stall", "longest stall in the first call", "ms", _CALM),
+                    Row("again", f"50 tokens, {cache} cache, later calls", "ms", {"torch": Target(eager=1.2)}),
+                    Row("longest", "longest token of the first call", "ms", _NO_STALL),
                 ),
             )
             for cache in ("growing", "static")

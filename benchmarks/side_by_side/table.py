@@ -68,8 +68,8 @@ class Line:
             parts.append(f"<= {self.target.eager:.2f}x eager")
         if self.target.xla is not None:
             parts.append(f"<= {self.target.xla:.2f}x jit")
-        if self.target.limit is not None:
-            parts.append(f"<= {self.target.limit:g} {self.row.unit}")
+        if self.target.stall is not None:
+            parts.append(f"<= eager + {self.target.stall:g} {self.row.unit}")
         return ", ".join(parts)
 
     @property
@@ -86,15 +86,13 @@ def _ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
 
 
-def _verdict(target: Target, mine: float | None, eager: float | None, xla: float | None, present: bool) -> bool | None:
+def _verdict(target: Target, failed: bool, eager: float | None, xla: float | None, more: float | None) -> bool | None:
     """Whether all that is asked and can be said is so; a lazy peer that failed meets nothing."""
-    asked = [(eager, target.eager), (xla, target.xla), (mine, target.limit)]
-    if not present or not any(bound is not None for _, bound in asked):
+    asked = [(have, bound) for have, bound in ((eager, target.eager), (xla, target.xla), (more, target.stall)) if bound is not None]
+    if not asked:
         return None
-    if mine is None:
-        return False
-    known = [have <= bound for have, bound in asked if bound is not None and have is not None]
-    return all(known) if known else None
+    known = [have <= bound for have, bound in asked if have is not None]
+    return False if failed else all(known) if known else None
 
 
 def lines(results: Results) -> list[Line]:
@@ -109,10 +107,11 @@ def lines(results: Results) -> list[Line]:
                 values = {p.name: value(by_peer[p.name], row) for p in peers}
                 mine = values.get(lazy or "")
                 to_eager, to_xla = _ratio(mine, values.get(eager or "")), _ratio(mine, values.get(xla or ""))
-                if row.key == "stall":  # differences of two nearly equal times have no ratio worth printing
-                    to_eager = to_xla = None
                 target = row.targets.get(family, Target())
-                met = _verdict(target, mine, to_eager, to_xla, lazy is not None)
+                more = None if mine is None or values.get(eager or "") is None else mine - values[eager]
+                if target.stall is not None:
+                    to_eager = to_xla = None  # of the longest steps the difference counts
+                met = _verdict(target, mine is None, to_eager, to_xla, more) if lazy else None
                 made.append(Line(scenario, row, family, values, to_eager, to_xla, target, met, _remarks(peers, by_peer)))
     return made
 
