@@ -387,6 +387,33 @@ def test_expression_table_is_bounded_and_programs_survive_eviction():
     assert counters()["compiles"] <= 2
 
 
+def test_shapes_that_never_repeat_leave_nothing_behind():
+    """Expressions go with the programs that they are keys of, long before the table of expressions is full."""
+    table, sizes, roots = trace.current(), [], []
+    with lazy_core.options(max_executables=8):
+        for n in range(1, 60):
+            x = leaf(np.ones(n, np.float32))
+            total = values.to_host(ops.sum(ops.add(x, x), axes=(0,), keepdims=False))
+            assert total == 2 * n
+            sizes.append(len(table.table) + len(table._old))
+            roots.append(len(cache._by_root))
+    assert max(sizes[16:]) <= max(sizes[:16])
+    assert max(roots) <= 8
+
+
+def test_a_program_in_use_outlives_those_that_come_and_go():
+    """Starting a new generation of expressions does not forget what is used all the time."""
+    x, w = leaf(np.ones(3, np.float32)), leaf(np.ones(3, np.float32))
+    with lazy_core.options(max_executables=8):
+        for n in range(1, 30):
+            y = leaf(np.ones(n, np.float32))
+            values.to_host(ops.neg(y))
+            w = ops.sub(ops.mul(w, x), x)
+            lazy_core.barrier()
+    assert counters()["compiles"] == 30
+    assert values.to_host(w).tolist() == [-28.0] * 3
+
+
 def test_executables_are_bounded():
     """The least recently used program goes first."""
     with lazy_core.options(max_executables=2):

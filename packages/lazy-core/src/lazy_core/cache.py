@@ -9,7 +9,6 @@ StableHLO text without locations.  No hash decides which program runs. May impor
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -27,13 +26,9 @@ _PLANS_PER_ROOT = 8
 
 
 class Lru(Generic[T]):
-    """A table of at most `config.max_executables` entries times a share, which forgets what was used least recently.
+    """A table of at most `config.max_executables` entries, which forgets what was used least recently."""
 
-    The share is for tables with several entries a program.
-    """
-
-    def __init__(self, share: int = 1) -> None:
-        self._share = share
+    def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = threading.Lock()  # programs are also compiled in the background
 
@@ -45,12 +40,14 @@ class Lru(Generic[T]):
                 self._entries.move_to_end(key)
             return found
 
-    def put(self, key: Hashable, entry: T) -> None:
-        """Add an entry; the least recently used one goes if there are too many."""
+    def put(self, key: Hashable, entry: T) -> list[T]:
+        """Add an entry; returns those that went: the one that had its key, and the least recently used if there are too many."""
         with self._lock:
+            gone = [self._entries.pop(key)] if key in self._entries else []
             self._entries[key] = entry
-            while len(self._entries) > config.max_executables * self._share:
-                self._entries.popitem(last=False)
+            while len(self._entries) > config.max_executables:
+                gone.append(self._entries.popitem(last=False)[1])
+            return gone
 
     def entries(self) -> list[T]:
         """Every entry, least recently used first."""
@@ -115,20 +112,25 @@ class Cache:
 
     def __init__(self) -> None:
         self.plans: Lru[Plan] = Lru()
-        self._by_root: Lru[list[weakref.ref[Plan]]] = Lru(share=64)
+        self._by_root: dict[Expr, list[Plan]] = {}  # of the plans above only
         self.structures: Lru[dict[tuple[int, ...], Executable]] = Lru()  # by the positions of donated arguments
         self.programs: Lru[Executable] = Lru()
 
     def add_plan(self, key: Hashable, plan: Plan) -> None:
         """Keep a plan under its trace key, and under each expression that it returns."""
-        self.plans.put(key, plan)
+        for gone in self.plans.put(key, plan):
+            for root in gone.roots:
+                others = [other for other in self._by_root.get(root, ()) if other is not gone]
+                if others:
+                    self._by_root[root] = others
+                else:
+                    self._by_root.pop(root, None)
         for root in plan.roots:
-            plans = self._by_root.get(root) or []
-            self._by_root.put(root, [*plans[1 - _PLANS_PER_ROOT :], weakref.ref(plan)])
+            self._by_root[root] = [*self._by_root.get(root, ())[1 - _PLANS_PER_ROOT :], plan]
 
     def plans_with(self, root: Expr) -> list[Plan]:
         """The latest plans that return an expression, oldest first."""
-        return [plan for ref in self._by_root.get(root) or [] if (plan := ref()) is not None]
+        return list(self._by_root.get(root, ()))
 
     def clear(self) -> None:
         """Forget every plan and executable: what follows is compiled anew."""

@@ -130,6 +130,8 @@ class Trace:
         self.sources: list[Source] = []
         self._skeletons: dict[Hashable, tuple[Expr, ...]] = {}
         self.sites = Sites()
+        self._size = 0  # of the table at the last barrier
+        self._grown = 0  # how many barriers of this generation found new expressions
         self._forbidden = _Forbidden()
 
     # -------------------------------------------------------------- epochs and sources
@@ -151,9 +153,16 @@ class Trace:
             return len(self.sources) - 1
 
     def rotate_if_full(self) -> None:
-        """Called when nothing is pending: start a new generation of expressions when the table is past its limit."""
-        if len(self.table) < config.max_exprs // 2:
+        """Called when nothing is pending: start a new generation of expressions when there are too many.
+
+        That is when the table is past its limit, or when as many traces brought something new as executables are kept: those whose
+        expressions were not used since have lost their programs too.
+        """
+        self._grown += len(self.table) > self._size
+        self._size = len(self.table)
+        if self._size < config.max_exprs // 2 and self._grown < config.max_executables:
             return
+        self._size = self._grown = 0
         self._old = dict(self.table)
         self.table.clear()
         self._skeletons.clear()
