@@ -54,26 +54,29 @@ def cores(text: str) -> tuple[int, ...]:
     return wanted
 
 
-def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Run everything that was asked for."""
+def measured(args: argparse.Namespace, output: Path) -> dict[str, Any]:
+    """Run everything that was asked for; `output` always holds what there is so far."""
     quick = {"seconds": 0.0, "rounds": 1, "patience": 0.0} if args.quick else {}
     settings = runner.Settings(args.cores, args.seconds, args.rounds, args.patience, quick=args.quick, processor_time=args.cpu_time)
     settings = replace(settings, **quick)
     peers = args.peer or [peer.name for peer in PEERS.values() if not peer.optional]
     about = runner.machine(args.cores)
     print(f"{about['processor']}, {about['cores']} cores; " + ", ".join(f"{k} {v}" for k, v in about["versions"].items()), flush=True)
-    results = runner.run(args.scenario or list(SCENARIOS), peers, settings, lambda line: print(line, flush=True))
-    return {"machine": about, "settings": asdict(settings), "results": results}
+    data = {"machine": about, "settings": asdict(settings), "results": {}}
+    for results in runner.run(args.scenario or list(SCENARIOS), peers, settings, lambda line: print(line, flush=True)):
+        data["results"] = results
+        output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return data
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write; the exit status is 1 if a peer failed or found something wrong."""
     args = parse(arguments)
-    data = json.loads(args.source.read_text(encoding="utf-8")) if args.source else measured(args)
-    if not args.source:
-        folder = HERE / "results"
-        output = args.output or folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-        output.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    if args.source:
+        data = json.loads(args.source.read_text(encoding="utf-8"))
+    else:
+        output = args.output or HERE / "results" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+        data = measured(args, output)
         print(f"results: {output}")
     print(f"\n{table.text(data['results'])}")
     if args.save:

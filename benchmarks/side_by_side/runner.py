@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,8 +95,8 @@ def run_one(scenario: Scenario, peer: Peer, settings: Settings, timeout_seconds:
     return found
 
 
-def run(scenarios: list[str], peers: list[str], settings: Settings, say: Callable[[str], None]) -> dict[str, dict[str, Found]]:
-    """Run scenarios of peers; the result is by scenario and peer.
+def run(scenarios: list[str], peers: list[str], settings: Settings, say: Callable[[str], None]) -> Iterator[dict[str, dict[str, Found]]]:
+    """Run scenarios of peers; after each process gives the results so far, by scenario and peer.
 
     Args:
         scenarios: names of scenarios, in order.
@@ -107,20 +107,25 @@ def run(scenarios: list[str], peers: list[str], settings: Settings, say: Callabl
     jobs = [(SCENARIOS[s], PEERS[p]) for s in scenarios for p in peers if PEERS[p].library in SCENARIOS[s].libraries]
     runs: dict[tuple[str, str], list[Found]] = {(s.name, p.name): [] for s, p in jobs}
     total, count = settings.rounds * len(jobs), 0
-    gate = measure.Clock(settings.patience * total / 10, 1)
     for _ in range(settings.rounds):
         for scenario, peer in jobs:
             count += 1
             begin = time.perf_counter()
+            found = runs[scenario.name, peer.name]
             for _ in range(1 if settings.quick else scenario.processes):
-                gate.wait_for_calm()
-                runs[scenario.name, peer.name].append(run_one(scenario, peer, settings))
-            last = runs[scenario.name, peer.name][-1]
-            say(f"[{count}/{total}] {scenario.name:<16} {peer.name:<20} {_brief(scenario, last)}  ({time.perf_counter() - begin:.0f} s)")
+                measure.Clock(settings.patience, 1).wait_for_calm()
+                found.append(run_one(scenario, peer, settings))
+            said = _brief(scenario, found[-1])
+            say(f"[{count}/{total}] {scenario.name:<16} {peer.name:<20} {said}  ({time.perf_counter() - begin:.0f} s)")
+            yield _results(runs)
+
+
+def _results(runs: dict[tuple[str, str], list[Found]]) -> dict[str, dict[str, Found]]:
     results: dict[str, dict[str, Found]] = {}
-    for (scenario_name, peer_name), found in runs.items():
-        failed = [f for f in found if "error" in f]
-        results.setdefault(scenario_name, {})[peer_name] = failed[0] if failed else combine(found)
+    for (scenario, peer), found in runs.items():
+        if found:
+            failed = [f for f in found if "error" in f]
+            results.setdefault(scenario, {})[peer] = failed[0] if failed else combine(found)
     return results
 
 
