@@ -31,8 +31,8 @@ def interpreted(name, sample):
     return native.evaluate(node_of(REGISTRY[name], leaves, sample.attrs).outputs, leaf, None)
 
 
-def compiled(todo):
-    """The outputs of (name, sample) pairs, all in one program: compiling is what these tests spend their time on."""
+def program(todo):
+    """(name, sample) pairs as one compiled function of their operands: compiling is what these tests spend their time on."""
 
     def run(arguments):
         return [REGISTRY[name].fn(*args, **sample.attrs) for (name, sample), args in zip(todo, arguments, strict=True)]
@@ -40,9 +40,19 @@ def compiled(todo):
     with jax.enable_x64(True):
         arguments = [[np.asarray(a) for a in sample.args] for _, sample in todo]
         # Unoptimised machine code is made in half the time, and computes the same operations.
-        program = jax.jit(run).lower(arguments).compile({"xla_backend_optimization_level": "0"})
-        results = program(arguments)
-    return [[np.asarray(r) for r in (found if isinstance(found, (tuple, list)) else (found,))] for found in results]
+        executable = jax.jit(run).lower(arguments).compile({"xla_backend_optimization_level": "0"})
+
+    def call(samples):
+        with jax.enable_x64(True):
+            results = executable([[np.asarray(a) for a in sample.args] for sample in samples])
+        return [[np.asarray(r) for r in (found if isinstance(found, (tuple, list)) else (found,))] for found in results]
+
+    return call
+
+
+def compiled(todo):
+    """The outputs of (name, sample) pairs."""
+    return program(todo)([sample for _, sample in todo])
 
 
 def where(name, sample):

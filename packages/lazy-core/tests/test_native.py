@@ -221,6 +221,42 @@ def test_reused_buffers_do_not_change_results(name):
     assert done
 
 
+def _reversed(leaf):
+    return apply(ops.reverse, leaf, axes=tuple(range(len(leaf.shape.dims))))
+
+
+@pytest.mark.parametrize("name", sorted(native.kernels()))
+def test_kernels_take_views_of_any_strides(name):
+    """An operand that is a reversed, transposed or broadcast view of another value, which cannot be written to."""
+    op = REGISTRY[name]
+    for sample in samples(name, op.dtypes[0]):
+        args = [np.asarray(a) for a in sample.args]
+        leaves, leaf = leaves_of(args)
+        plain = evaluate(node_of(op, leaves, sample.attrs).outputs, leaf)
+        views, leaf = leaves_of([a[(slice(None, None, -1),) * a.ndim] for a in args])
+        again = evaluate(node_of(op, [_reversed(v) if v.shape.dims else v for v in views], sample.attrs).outputs, leaf)
+        turned, leaf = leaves_of([a.T for a in args])
+        once_more = evaluate(
+            node_of(op, [apply(ops.transpose, v, perm=tuple(range(v.shape.ndim))[::-1]) for v in turned], sample.attrs).outputs, leaf
+        )
+        for a, b, c in zip(plain, again, once_more, strict=True):
+            for other in (b, c):
+                assert other.dtype == a.dtype
+                np.testing.assert_allclose(other.astype(np.complex128), a.astype(np.complex128), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["strided_read", "strided_write", "strided_read_at", "strided_write_at"])
+def test_storages_may_be_broadcast(name):
+    """A base of zeros is one number, seen everywhere."""
+    for sample in samples(name, F32):
+        base, *others = [np.asarray(a) for a in sample.args]
+        leaves, leaf = leaves_of([np.full_like(base, 3), *others])
+        (plain,) = evaluate(node_of(REGISTRY[name], leaves, sample.attrs).outputs, leaf)
+        full = apply(ops.full, const(3.0, F32), dims=base.shape)
+        (again,) = evaluate(node_of(REGISTRY[name], [full, *leaves[1:]], sample.attrs).outputs, leaf)
+        np.testing.assert_array_equal(again, plain)
+
+
 def test_an_operand_that_is_needed_again_is_not_written_over():
     """By a later operation, by the result, or by a view of it."""
     (x,), leaf = leaves_of([np.arange(BIG, dtype=np.float32)])

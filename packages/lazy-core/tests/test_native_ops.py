@@ -16,9 +16,12 @@ tools = runpy.run_path(str(Path(__file__).with_name("native_tools.py")))
 interpreted, compiled, where = tools["interpreted"], tools["compiled"], tools["where"]
 
 KERNELS = frozenset(native.kernels())
-CELLS = [(name, dtype) for name, found in sorted(REGISTRY.items()) for dtype in found.dtypes]
-SAME_PROGRAM = Tolerance(8, 8, "the same operation compiled with and without optimisation")
-OWN_TOLERANCE = {"random_normal": Tolerance(8, 2, "logarithms of two libraries, and products that XLA fuses with sums")}
+CELLS = [(name, dtype) for name, found in sorted(REGISTRY.items()) if name in KERNELS for dtype in found.dtypes]
+OWN_TOLERANCE = {
+    "random_normal": Tolerance(32, 2, "logarithms of two libraries, and products that XLA fuses with sums"),
+    "eig": Tolerance(64, 256, "another LAPACK"),
+    "geqrf": Tolerance(64, 256, "another LAPACK"),
+}
 
 
 def test_nearly_every_operation_has_a_kernel(capsys):
@@ -36,8 +39,8 @@ def family_results(family, dtype):
     todo = [
         (name, sample)
         for name, found in sorted(REGISTRY.items())
-        if found.family == family and dtype in found.dtypes
-        for sample in samples(name, dtype)[: None if name in KERNELS else 1]  # each of these costs another compilation
+        if name in KERNELS and found.family == family and dtype in found.dtypes
+        for sample in samples(name, dtype)
     ]
     grouped = {}
     for (name, sample), results in zip(todo, compiled(todo), strict=True):
@@ -54,12 +57,15 @@ def _product(name, results):
     if name == "eigh":
         w, v = results
         return [w, (v * w[..., None, :].astype(v.dtype)) @ np.conj(np.swapaxes(v, -1, -2))]
+    if name == "eig":
+        w, v = results
+        return [w, (v * w[..., None, :]) @ np.linalg.inv(v)]
     return results
 
 
 def compare(name, sample, got, expected):
     assert len(got) == len(expected)
-    allowed = OWN_TOLERANCE.get(name, tolerance(name) if name in KERNELS else SAME_PROGRAM)
+    allowed = OWN_TOLERANCE.get(name, tolerance(name))
     for a, b in zip(got, expected, strict=True):
         assert type(a) is np.ndarray
         assert (a.dtype, a.shape) == (b.dtype, b.shape), where(name, sample)
@@ -77,7 +83,7 @@ def test_kernel_equals_compiled_operation(name, dtype):
 # ------------------------------------------------------------------ values at the edges of their dtypes
 
 
-def special_values(dtype, huge=True):
+def special_values(dtype):
     """The extremes, zeros, infinities and NaN of a dtype, and ordinary numbers."""
     if dtype.kind == "b":
         return np.array([False, True])
@@ -89,12 +95,12 @@ def special_values(dtype, huge=True):
         parts = np.array([0.0, 1.0, -1.0, 0.5, -2.5, 3.0])
         return (parts[:, None] + 1j * parts).ravel().astype(dtype)
     info = ml_dtypes.finfo(dtype)
-    ordinary = [1, 0.5, 1.5, 2, 2.5, 3, 7, 100, 0.1, 1e-3, 1 + float(info.eps), float(info.tiny), *([float(info.max)] if huge else [])]
+    ordinary = [1, 0.5, 1.5, 2, 2.5, 3, 7, 100, 0.1, 1e-3, 1 + float(info.eps), float(info.tiny), float(info.max)]
     return np.array([0.0, -0.0, np.inf, -np.inf, np.nan, *ordinary, *[-v for v in ordinary]]).astype(dtype)
 
 
 def special_samples(name, dtype):
-    values = special_values(dtype, huge=name not in ("div", "trunc_div"))  # XLA divides by such a number by multiplying with zero
+    values = special_values(dtype)
     model = samples(name, dtype)[0]
     if name == "convert":
         return [Sample((values,), {"dtype": to}) for to in ANY]
@@ -104,8 +110,11 @@ def special_samples(name, dtype):
         return [Sample((values[values != 0][:, None], values), {})]  # a power of zero is NaN in XLA, and zero in NumPy
     if name == "where":
         return [Sample((np.arange(len(values)) % 2 == 0, values, values[::-1]), {})]
-    shaped = {1: (values,), 2: (values[:, None], values), 3: (values[:, None, None], values[:, None], values)}
-    return [Sample(shaped[len(model.args)], model.attrs)]
+    if len(model.args) == 3:
+        return [Sample((values[:, None, None], values[:, None], values), model.attrs)]
+    # Pairs are spelled out: XLA divides by a row of divisors by multiplying with reciprocals, which underflow.
+    pairs = (np.repeat(values, len(values)), np.tile(values, len(values)))
+    return [Sample(pairs if len(model.args) == 2 else (values,), model.attrs)]
 
 
 ELEMENTWISE = ("arithmetic", "binary", "compare", "elementwise_unary")
@@ -145,18 +154,22 @@ def test_function_on_its_whole_domain(name, dtype):
     compare(name, sample, interpreted(name, sample), compiled([(name, sample)])[0])
 
 
-@pytest.mark.parametrize("dims", [(), (1,), (0, 3), (5000,), (70_001,)])
+@pytest.mark.parametrize("dims", [(), (0, 3), (70_001,)])
 def test_draws_have_the_same_bits(dims):
     """Any seed and counter, carries between words of the counter included."""
-    states = [np.array(s, np.uint64) for s in ((0, 0), (2**64 - 1, 2**64 - 2), (12345, 2**32 - 1))]
     float_dtypes = [np.dtype(t) for t in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)]
-    todo = []
-    for state in states:
-        todo += [("random_bits", Sample((state,), {"dims": dims, "dtype": np.dtype(f"u{w}")})) for w in (1, 2, 4, 8)]
-        todo += [(n, Sample((state,), {"dims": dims, "dtype": t})) for n in ("random_uniform", "random_normal") for t in float_dtypes]
-        todo.append(("random_bernoulli", Sample((state, np.array(0.3, np.float32)), {"dims": dims})))
-        for low, high, dtype in ((0, 10, "i4"), (5, 5, "i8"), (7, 3, "i1"), (-(2**63), 2**63 - 1, "i8"), (-100, 100, "i1"), (0, 300, "u1")):
+
+    def todo(state):
+        each = [("random_bits", Sample((state,), {"dims": dims, "dtype": np.dtype(f"u{w}")})) for w in (1, 8)]
+        each += [(n, Sample((state,), {"dims": dims, "dtype": t})) for n in ("random_uniform", "random_normal") for t in float_dtypes]
+        each.append(("random_bernoulli", Sample((state, np.array(0.3, np.float32)), {"dims": dims})))
+        for low, high, dtype in ((0, 10, "i4"), (7, 3, "i1"), (-(2**63), 2**63 - 1, "i8")):
             bounds = (np.array(low, np.int64), np.array(high, np.int64))
-            todo.append(("random_randint", Sample((state, *bounds), {"dims": dims, "dtype": np.dtype(dtype)})))
-    for (name, sample), expected in zip(todo, compiled(todo), strict=True):
-        compare(name, sample, interpreted(name, sample), expected)
+            each.append(("random_randint", Sample((state, *bounds), {"dims": dims, "dtype": np.dtype(dtype)})))
+        return each
+
+    call = tools["program"](todo(np.zeros(2, np.uint64)))
+    for state in ((0, 0), (2**64 - 1, 2**64 - 2), (12345, 2**32 - 1)):
+        pairs = todo(np.array(state, np.uint64))
+        for (name, sample), expected in zip(pairs, call([sample for _, sample in pairs]), strict=True):
+            compare(name, sample, interpreted(name, sample), expected)

@@ -10,23 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..ir import Const, Node
-from .registry import Array, Function, builder, extension, kind, narrow, widening
+from .registry import Array, Function, builder, extension, kind, narrow, ufuncs, widening
 
-
-def _ufuncs(**table: Any) -> None:
-    for name, function in table.items():
-        builder(name, reuse=(0, 1))(_choose(function))
-
-
-def _choose(function: Any) -> Any:
-    def build(node: Node) -> Function:
-        dtype = node.inputs[0].shape.dtype
-        return widening(function, dtype) if extension(dtype) else function
-
-    return build
-
-
-_ufuncs(
+ufuncs(
+    (0, 1),
     add=np.add,
     sub=np.subtract,
     mul=np.multiply,

@@ -11,23 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..ir import Node
-from .registry import BOOL, F32, Array, Function, builder, extension, kernel, kind, widening
+from .registry import BOOL, F32, Array, Function, builder, extension, kernel, kind, ufuncs, widening
 
-
-def _ufuncs(**table: Any) -> None:
-    for name, function in table.items():
-        builder(name, reuse=(0, 1))(_choose(function))
-
-
-def _choose(function: Any) -> Any:
-    def build(node: Node) -> Function:
-        dtype = node.inputs[0].shape.dtype
-        return widening(function, dtype) if extension(dtype) else function
-
-    return build
-
-
-_ufuncs(
+ufuncs(
+    (0, 1),
     eq=np.equal,
     ne=np.not_equal,
     lt=np.less,

@@ -13,24 +13,10 @@ import numpy as np
 
 from ..ir import Node
 from . import special
-from .registry import F32, Array, Function, alone, builder, extension, kernel, kind, narrow, widening
+from .registry import F32, Array, Function, builder, extension, in_pieces, kernel, kind, narrow, ufunc, ufuncs, widening
 
-
-def _ufuncs(**table: Any) -> None:
-    """Operations that are one function of NumPy for every dtype that they have."""
-    for name, function in table.items():
-        builder(name, reuse=(0,))(_choose(function))
-
-
-def _choose(function: Any) -> Any:
-    def build(node: Node) -> Function:
-        dtype = node.inputs[0].shape.dtype
-        return widening(function, dtype) if extension(dtype) else function
-
-    return build
-
-
-_ufuncs(
+ufuncs(
+    (0,),
     exp=np.exp,
     expm1=np.expm1,
     log=np.log,
@@ -53,6 +39,7 @@ _ufuncs(
     neg=np.negative,
     sign=np.sign,
     square=np.square,
+    reciprocal=np.reciprocal,
     bitwise_not=np.invert,
 )
 
@@ -124,11 +111,7 @@ def signbit(node: Node) -> Function:
     return widening(np.signbit, dtype) if extension(dtype) else np.signbit
 
 
-@builder("logical_not")
-def logical_not(node: Node) -> Function:
-    """NaN is true."""
-    dtype = node.inputs[0].shape.dtype
-    return widening(np.logical_not, dtype) if extension(dtype) else np.logical_not
+builder("logical_not")(ufunc(np.logical_not))
 
 
 @kernel("conj")
@@ -156,13 +139,6 @@ def complex_(re: Array, im: Array) -> Array:
     result.real = re
     result.imag = im
     return result
-
-
-@builder("reciprocal", reuse=(0,))
-def reciprocal(node: Node) -> Function:
-    """1 / x."""
-    dtype = node.inputs[0].shape.dtype
-    return widening(np.reciprocal, dtype) if extension(dtype) else np.reciprocal
 
 
 @builder("rsqrt", reuse=(0,))
@@ -222,7 +198,7 @@ def _pieces(name: str) -> Callable[[Function], Function]:
             def piece(out: Array, x: Array) -> None:
                 fill(out, x, **attributes)
 
-            run = alone(piece)
+            run = in_pieces(piece)
             return widening(run, dtype) if narrow(dtype) else run
 
         return fill

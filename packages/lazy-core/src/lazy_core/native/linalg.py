@@ -136,7 +136,7 @@ def _pair(equation: str, dims: Sequence[Sequence[int]]) -> Function | None:
 # ------------------------------------------------------------------ factorisations
 
 
-def _lapack(name: str, make: Any) -> None:
+def lapack(name: str, make: Any) -> None:
     """What NumPy has of LAPACK; `make` turns attributes into a function that may raise."""
 
     @builder(name)
@@ -154,14 +154,14 @@ def _lapack(name: str, make: Any) -> None:
         return run
 
 
-_lapack("cholesky", lambda: np.linalg.cholesky)
-_lapack("eigh", lambda: lambda x: tuple(np.linalg.eigh(x)))
-_lapack("solve", lambda: np.linalg.solve)
-_lapack("inv", lambda: np.linalg.inv)
-_lapack("det", lambda: np.linalg.det)
-_lapack("slogdet", lambda: lambda x: tuple(np.linalg.slogdet(x)))
-_lapack("svd", lambda full_matrices: lambda x: tuple(np.linalg.svd(x, full_matrices=full_matrices)))
-_lapack("qr", lambda mode: (lambda x: np.linalg.qr(x, "r")) if mode == "r" else (lambda x: tuple(np.linalg.qr(x, mode))))
+lapack("cholesky", lambda: np.linalg.cholesky)
+lapack("eigh", lambda: lambda x: tuple(np.linalg.eigh(x)))
+lapack("solve", lambda: np.linalg.solve)
+lapack("inv", lambda: np.linalg.inv)
+lapack("det", lambda: np.linalg.det)
+lapack("slogdet", lambda: lambda x: tuple(np.linalg.slogdet(x)))
+lapack("svd", lambda full_matrices: lambda x: tuple(np.linalg.svd(x, full_matrices=full_matrices)))
+lapack("qr", lambda mode: (lambda x: np.linalg.qr(x, "r")) if mode == "r" else (lambda x: tuple(np.linalg.qr(x, mode))))
 
 
 def _triangular(lower: bool, unit: bool, transpose: bool) -> Function:
@@ -174,7 +174,7 @@ def _triangular(lower: bool, unit: bool, transpose: bool) -> Function:
     return solve
 
 
-_lapack("triangular_solve", _triangular)
+lapack("triangular_solve", _triangular)
 
 
 # ------------------------------------------------------------------ Fourier transforms

@@ -16,7 +16,6 @@ import numpy as np
 from .. import backend
 from ..ir import Node
 from ..ops import registry
-from ..shape import Shape
 
 Function = Callable[..., Any]
 # NumPy's annotations know nothing of ml_dtypes, and not all positions of arguments.
@@ -24,6 +23,8 @@ Array = Any
 
 # Below this many bytes a fresh buffer costs less than finding out whether an old one is free.
 REUSE_BYTES = 1 << 14
+# Elements that approximations work on at a time.
+_PIECE = 1 << 15
 
 F32 = np.dtype(np.float32)
 F64 = np.dtype(np.float64)
@@ -163,12 +164,23 @@ def widening(fn: Function, dtype: np.dtype) -> Function:
     return apply
 
 
-def shape_of(node: Node) -> Shape:
-    """The shape of a node's only or first output."""
-    return node.outputs[0].shape
+def ufunc(function: Any) -> Callable[[Node], Function]:
+    """The builder of an operation that is one function of NumPy's for every dtype that it has."""
+
+    def build(node: Node) -> Function:
+        dtype = node.inputs[0].shape.dtype
+        return widening(function, dtype) if extension(dtype) else function
+
+    return build
 
 
-def alone(function: Function) -> Callable[..., Any]:
+def ufuncs(reuse: Sequence[int], **table: Any) -> None:
+    """Register operations that are one function of NumPy's each."""
+    for name, function in table.items():
+        _register(name, ufunc(function), reuse)
+
+
+def in_pieces(function: Function) -> Callable[..., Any]:
     """A function of contiguous one-dimensional pieces, applied piece by piece so that its intermediates stay in the cache.
 
     `function(out, *pieces)` fills `out`; operands must have the result's dims.
@@ -184,6 +196,3 @@ def alone(function: Function) -> Callable[..., Any]:
         return result
 
     return apply
-
-
-_PIECE = 1 << 15

@@ -41,10 +41,11 @@ def _window(dtype: np.dtype, view: View) -> Function:
 
 
 def _flat(layout: View) -> Function:
+    """The storage of a base: one-dimensional and contiguous, a view where the base lies like that."""
     order, plain = _storage(layout)
     if plain:
-        return lambda base: base.reshape(-1)
-    return lambda base: base.transpose(order).reshape(-1)
+        return lambda base: np.ascontiguousarray(base).reshape(-1)
+    return lambda base: np.ascontiguousarray(base.transpose(order)).reshape(-1)
 
 
 def _unflat(layout: View) -> Function:
@@ -75,13 +76,12 @@ def _writer(layout: View, view: View, dtype: np.dtype) -> Any:
     """A function `(storage, update, by)` that writes an update to a view of a storage."""
     sizes, strides, offset = view
     if plan(layout, view).steps is None:  # an element may be shown twice; in C order the last one stays
-        where = np.full(sizes, offset, np.int64)
-        for axis, stride in enumerate(strides):
-            where += (np.arange(sizes[axis]) * stride).reshape([-1 if a == axis else 1 for a in range(len(sizes))])
-        places = where.reshape(-1)
 
         def scatter(flat: Array, update: Array, by: int) -> None:
-            flat[places + by] = update.reshape(-1)
+            where = np.full(sizes, offset + by, np.int64)
+            for axis, stride in enumerate(strides):
+                where += (np.arange(sizes[axis]) * stride).reshape([-1 if a == axis else 1 for a in range(len(sizes))])
+            flat[where.reshape(-1)] = update.reshape(-1)
 
         return scatter
     last = tuple([slice(n - 1, n) if s == 0 else slice(None) for n, s in zip(sizes, strides, strict=True)])
