@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -59,6 +59,7 @@ class Config:
         if name not in known:
             raise AttributeError(f"no setting named {name!r}; there are {', '.join(sorted(known))}")
         setattr(self, name, _checked(name, value))
+        _tell(name)
 
     @classmethod
     def from_environment(cls) -> Config:
@@ -96,6 +97,21 @@ def _checked(name: str, value: Any) -> Any:
     return number
 
 
+_watchers: list[tuple[str, Callable[[], None]]] = []
+
+
+def watch(name: str, callback: Callable[[], None]) -> None:
+    """Call back now, and whenever a setting has been set through `Config.set`, `options` or `strict`."""
+    _watchers.append((name, callback))
+    callback()
+
+
+def _tell(name: str) -> None:
+    for wanted, callback in _watchers:
+        if wanted == name:
+            callback()
+
+
 config = Config.from_environment()
 
 
@@ -109,7 +125,8 @@ def options(**settings: Any) -> Iterator[Config]:
         yield config
     finally:
         for name, value in before.items():
-            setattr(config, name, value)
+            if getattr(config, name) != value:
+                config.set(name, value)
 
 
 class strict:

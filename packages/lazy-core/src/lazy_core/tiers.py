@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, compiling, events, plans
+from . import backend, compiling, events, native, plans
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError, LazyError
@@ -228,8 +228,6 @@ def run_native(live: plans.Live, sources: Sequence[Source]) -> list[list[Any]]:
 
 def _interpret(live: plans.Live, sources: Sequence[Source]) -> list[list[Any]]:
     """Everything live through the interpreter, across sources."""
-    from . import native
-
     leaves = [source.leaves() for source in sources]
     scalars = [source.scalars() for source in sources]
     distinct = list(dict.fromkeys([expr for exprs in live for expr in exprs if not isinstance(expr, Leaf)]))

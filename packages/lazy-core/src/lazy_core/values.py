@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, events, trace
+from . import backend, events, native, trace
 from .barrier import Failed, failed_programs, flush
 from .cutting import Cutter
 from .errors import ExecutionError, LazyError
@@ -92,14 +92,12 @@ class ValueSource:
 
     def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
         """See `trace.Source.native`: by the interpreter, on host arrays."""
-        from . import native
-
         distinct = list(dict.fromkeys([e for e in wanted if e.__class__ is not Leaf]))
         try:
             found = dict(zip(distinct, native.evaluate(distinct, self._host_leaf, self._scalar), strict=True))
         except _ForeignError:
             return None
-        return [found[e] if e.__class__ is not Leaf else self._leaves[e.slot].array for e in wanted]  # type: ignore[attr-defined]
+        return [found[e] if e.__class__ is not Leaf else self._leaves[e.slot].array for e in wanted]
 
     def _host_leaf(self, leaf: Leaf) -> np.ndarray:
         if leaf.source != self.index:

@@ -6,7 +6,9 @@ first operation.
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -48,7 +50,9 @@ def activate() -> None:
             f"torch allows one extra device a process, and it is taken by {taken!r}; lazy_torch cannot register {DEVICE!r} beside it"
         )
     torch.utils.rename_privateuse1_backend(DEVICE)
-    build.load(path).register()
+    native = build.load(path)
+    native.register()
+    native.set_tier({"compiled": 1, "native": 2}.get(os.environ.get("LAZY_TIER", ""), int(_accelerated())))
     from . import device, modules, optim
 
     torch._register_device_module(DEVICE, device)
@@ -57,6 +61,14 @@ def activate() -> None:
     optim.install()
     torch.Tensor.__lazy_core_value__ = _value  # type: ignore[attr-defined]
     _active = True
+
+
+def _accelerated() -> bool:
+    """Whether the device will be an accelerator, on which everything is compiled at once; asking does not import jax."""
+    wanted = os.environ.get("JAX_PLATFORMS", "")
+    if wanted:
+        return wanted.split(",")[0] != "cpu"
+    return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
 def _value(tensor: torch.Tensor) -> Any:

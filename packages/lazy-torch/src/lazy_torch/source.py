@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lazy_core import trace
+import numpy as np
+
+from lazy_core import tiers, trace
+from lazy_core.allowance import allowance
 from lazy_core.barrier import flush
+from lazy_core.config import watch
 from lazy_core.cutting import Cutter
 from lazy_core.ir import Expr
 
 from . import build
+from .convert_host import numpy_to_cpu
 
 _native = build.native()
 
@@ -25,8 +30,18 @@ class TensorSource:
 
     def __init__(self) -> None:
         self.cutter = Cutter()
+        self._ours = False  # whether what finish() is about to get was computed by the extension
+        self._learned = 0.0
         self.index = trace.current().add_source(self)
         _native.set_cut_at(self.cutter.cut_at)
+        watch("tier", lambda: _native.set_tier(("auto", "compiled", "native").index(tiers.in_force())))
+
+    def may_learn(self) -> bool:
+        """Whether something may be recorded for the first time now."""
+        spent = _native.counters()["learning_seconds"]
+        allowance.spend(spent - self._learned)
+        self._learned = spent
+        return allowance.permits()
 
     def live(self) -> list[Expr]:
         """See `trace.Source.live`."""
@@ -42,10 +57,13 @@ class TensorSource:
 
     def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
         """See `trace.Source.native`."""
-        return None
+        found: list[Any] | None = _native.native()
+        self._ours = found is not None
+        return found
 
     def settled(self, native: bool) -> None:
         """See `trace.Source.settled`."""
+        _native.settled(native)
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """See `trace.Source.scalars`."""
@@ -53,17 +71,23 @@ class TensorSource:
 
     def finish(self, arrays: list[Any], epoch: int) -> None:
         """See `trace.Source.finish`."""
-        _native.finish(arrays, epoch)
-        self.cutter.restart()
-        _native.set_cut_at(self.cutter.cut_at)
+        if not self._ours:
+            arrays = [numpy_to_cpu(a) if a.__class__ is np.ndarray else a for a in arrays]
+        ended = _native.finish(arrays, self._ours)
+        self._ours = False
+        if ended:
+            self.cutter.restart()
+            _native.set_cut_at(self.cutter.cut_at)
 
     def abort(self) -> None:
         """See `trace.Source.abort`."""
+        self._ours = False
         _native.abort()
 
     def counters(self) -> dict[str, int]:
         """See `trace.Source.counters`."""
-        return {"recorded": _native.counters()["recorded"]}
+        counts = _native.counters()
+        return {"recorded": counts["recorded"], "native_runs": counts["immediate_traces"]}
 
     def evict(self) -> None:
         """See `trace.Source.evict`."""
@@ -72,7 +96,8 @@ class TensorSource:
     def cut_if_due(self) -> None:
         """Called when the log has reached the cutter's length: cut the trace if a boundary of the loop has been reached."""
         with trace.current().lock:
-            if self.cutter.due(_native.log(), _native.counters()["live"]):
+            counts = _native.counters()
+            if self.cutter.due(_native.log(), counts["live"] + counts["fresh"]):
                 flush("the end of a loop's body, found by its period")
             else:
                 _native.set_cut_at(self.cutter.cut_at)

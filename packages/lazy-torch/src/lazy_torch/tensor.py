@@ -23,6 +23,7 @@ from lazy_core.ops.strided import movable
 from lazy_core.shape import Shape
 
 from . import dtypes, fallback
+from .convert_host import cpu_to_numpy, numpy_to_cpu
 from .recipes import Recipe, recipe_of
 from .reinterpret import reinterpret
 from .source import SOURCE
@@ -102,10 +103,10 @@ def _reinterpreted(base: Expr, layout: Geometry, code: int) -> tuple[Expr, Geome
 # ------------------------------------------------------------------ transfers
 
 
-def upload(tensor: torch.Tensor) -> Any:
-    """A device array with a copy of a CPU tensor's contents."""
+def lend(tensor: torch.Tensor) -> Any:
+    """A device array with a CPU tensor's contents, which may share its memory: nobody may write to it any more."""
     events.count("transfers")
-    return backend.from_host(cpu_to_numpy(tensor), copy=True)
+    return backend.from_host(cpu_to_numpy(tensor), copy=False)
 
 
 def host(array: Any) -> torch.Tensor:
@@ -120,41 +121,6 @@ def host(array: Any) -> torch.Tensor:
     return numpy_to_cpu(backend.to_host(array))
 
 
-_BYTES = {1: (torch.uint8, np.uint8), 2: (torch.int16, np.int16)}
-
-
-def cpu_to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A CPU tensor's contents as a NumPy array, sharing memory where that is possible."""
-    dtype = dtypes.to_numpy(tensor.dtype)
-    plain = tensor.detach()
-    if dtype.kind == "V" or dtype.name in ("bfloat16", "float8_e5m2", "float8_e4m3fn"):
-        as_int, as_numpy = _BYTES[dtype.itemsize]
-        return plain.contiguous().view(as_int).numpy().view(as_numpy).view(dtype)
-    return plain.numpy()
-
-
-class _Memory:
-    """Lends an array's memory without its read-only flag, about which torch would warn."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        interface = dict(array.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
-
-
-def numpy_to_cpu(array: np.ndarray) -> torch.Tensor:
-    """A CPU tensor that shares a NumPy array's memory."""
-    dtype = dtypes.to_torch(array.dtype)
-    if array.size == 0:
-        return torch.empty(array.shape, dtype=dtype)
-    plain = array
-    if array.dtype.name in ("bfloat16", "float8_e5m2", "float8_e4m3fn"):
-        plain = array.view(_BYTES[array.dtype.itemsize][1])
-    tensor = torch.from_numpy(np.asarray(_Memory(plain)))
-    return tensor.view(dtype) if tensor.dtype != dtype else tensor
-
-
 def flush(cause: str, host_read: bool) -> None:
     """A barrier for a reason."""
     run_trace(cause, host_read=host_read)
@@ -163,6 +129,16 @@ def flush(cause: str, host_read: bool) -> None:
 def synchronize() -> None:
     """A barrier that waits."""
     wait_for_all(wait=True)
+
+
+def run_natively() -> None:
+    """Run what is pending, operation by operation: what follows is not known to repeat."""
+    run_trace("what follows was not recorded before", native=True)
+
+
+def may_learn() -> bool:
+    """Whether something may be recorded for the first time now (see `lazy_core.allowance`)."""
+    return SOURCE.may_learn()
 
 
 def cut(kind: int) -> None:

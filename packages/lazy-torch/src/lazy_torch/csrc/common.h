@@ -11,6 +11,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/intrusive_ptr.h>
 #include <c10/util/strides.h>
@@ -43,22 +44,38 @@ struct Geom {
   size_t nbytes() const { return numel * c10::elementSize(dtype); }
 };
 
+struct Entry;
+
 // An expression of the core; interned, so that identity is equality.  Owns its reference; all are dropped at `evict`.
 struct Node {
   PyObject* expr;
   uint64_t skeleton;  // shared by expressions that differ in numbers only (`lazy_core.ir.Expr`)
+  // What computes it in the trace of this epoch: the first that did, so that producers never form a circle.  The same expression may have other
+  // producers, with other inputs, in other traces.  Null if it came from another frontend.
+  const Entry* producer = nullptr;
+  uint64_t epoch = ~0ull;
+  // While the graph is evaluated natively:
+  int uses = 0;
+  at::Tensor value;
 };
 
-// A materialised array of the backend.
+// A materialised value: an array of the backend, or the bytes of a storage in host memory, or both.  One that somebody else refers to, or whose memory
+// is shared, is never written to: the writer takes a copy.
 struct Array : c10::intrusive_ptr_target {
-  PyObject* object;
-  explicit Array(PyObject* owned) : object(owned) {}
-  ~Array() override;  // defers the release to a moment when the GIL is held
+  PyObject* object = nullptr;
+  const Geom* layout = nullptr;  // how the object's dims lie in the storage
+  c10::Storage host;
+  bool shared = false;  // the host memory is the object's too, or an outsider's
+  Array() = default;
+  Array(PyObject* owned, const Geom* laid) : object(owned), layout(laid) {}
+  explicit Array(c10::Storage bytes, bool foreign = false) : host(std::move(bytes)), shared(foreign) {}
+  ~Array() override { let_go(); }
+  void let_go();  // of the object, and of memory that it may own: deferred to a moment when the GIL is held and the mutex is not
 };
 using ArrayPtr = c10::intrusive_ptr<Array>;
 
 // The contents of one storage as a value: pending (`node`, in the list of live buffers), or materialised (`array`), or neither: never
-// written, which reads as zeros.  `layout` says how the value's logical dims lie in the storage.
+// written, which reads as zeros.  `layout` says how the value's logical dims lie in the storage; null where only bytes are held so far.
 struct Buffer {
   std::atomic<int> refs{1};
   bool pending = false;
@@ -66,6 +83,7 @@ struct Buffer {
   const Geom* layout = nullptr;
   Node* node = nullptr;    // pending: the value; materialised: its leaf, if `epoch` is the current one
   uint64_t epoch = ~0ull;
+  uint64_t born = 0;  // the trace that wrote it natively
   ArrayPtr array;
   Buffer *prev = nullptr, *next = nullptr;
 };
@@ -76,7 +94,7 @@ Buffer* buffer_of(const at::Tensor& tensor);
 
 // ---------------------------------------------------------------- the table of hits
 
-enum class Tag : uint64_t { LEAF = 1, ZEROS, READ, WRITE, OP, SITE, META, RANDOM, PLACE, READ_AT, WRITE_AT };
+enum class Tag : uint64_t { LEAF = 1, ZEROS, READ, WRITE, OP, SITE, META, PLACE, READ_AT, WRITE_AT };
 
 // The state of a generator: a value u64[2] (seed, counter) that random operations read and write; `fresh` until the first of them has uploaded the seed.
 struct RandomState {
@@ -101,9 +119,37 @@ struct Entry {
   uint64_t hash = 0;
   std::vector<uint64_t> key;
   Node* node = nullptr;  // LEAF, ZEROS, READ, WRITE
+  mutable uint64_t visited = 0;
 };
-// What a recorded operation gives for one key.
+struct Number {
+  uint32_t word, count;  // where its bits stand in the key
+  char type;             // i, f, c, b
+  bool fixed, wrapped;   // wrapped: a Python number; otherwise a zero-dim CPU tensor of `dtype`
+  ScalarType dtype;
+  uint64_t bits[2];
+  int64_t slot = -1;  // fed at run time
+};
+// One tensor or number among the arguments, in order.
+struct Item {
+  Node* node;
+  int number;
+  const Geom* geom;
+};
+// An argument as it was recorded: `value` without the tensors of the device, which are the next items.
+struct Argument {
+  enum Kind { LITERAL, ITEM, TENSORS, OPTIONAL_TENSORS, NUMBERS } kind = LITERAL;
+  c10::IValue value;
+  std::vector<bool> present;  // of a list: which elements are items
+};
+struct Op;
+// What a recorded operation gives for one key, and how to compute it natively.
 struct OpEntry final : Entry {
+  Op* op = nullptr;
+  uint64_t signature = 0;
+  bool immediate = false;  // part of a trace that runs faster natively
+  std::vector<Argument> arguments;
+  std::vector<Item> items;
+  std::vector<Number> numbers;
   bool unsupported = false;  // the builder cannot express these arguments
   std::vector<Return> returns;
   std::vector<Output> outputs;
@@ -141,7 +187,6 @@ struct Missing {
   const Geom *layout = nullptr, *view = nullptr;
   int64_t offset = 0;
   Node *base = nullptr, *update = nullptr;
-  RandomState* random = nullptr;
 };
 
 struct State {
@@ -149,7 +194,8 @@ struct State {
   Table table;
   std::unordered_map<PyObject*, std::unique_ptr<Node>> nodes;
   std::unordered_multimap<uint64_t, std::unique_ptr<Geom>> geoms;
-  uint64_t epoch = 0;
+  uint64_t epoch = 0;              // of slots and producers
+  bool lent = false;               // other frontends may have expressions that read this epoch's slots
   bool in_barrier = false;
   Buffer *first = nullptr, *last = nullptr;  // pending buffers, in the order in which they became so
   size_t live = 0;
@@ -162,6 +208,20 @@ struct State {
   std::vector<Buffer*> snapshot;  // between live() and finish()
   std::vector<uint32_t> log;      // operations recorded since the barrier
   size_t cut_at = ~0ull;
+  // Tiers.
+  enum Tier : int { AUTO = 0, COMPILED = 1, NATIVE = 2 };
+  std::atomic<int> tier{AUTO};
+  std::atomic<bool> immediate{false};  // operations run natively as they come, until the trace ends
+  bool keep_immediate = false;         // a barrier that is not the trace's end is under way
+  uint64_t prefix = 0;                 // of the trace so far
+  std::atomic<uint64_t> trace{1};
+  std::atomic<size_t> fresh{0};        // buffers alive that this trace wrote natively
+  std::vector<OpEntry*> followed;      // what this trace found in the table
+  std::vector<at::Tensor> computed;    // between native() and finish()
+  uint64_t immediate_operations = 0, immediate_traces = 0, run_in_trace = 0;
+  double learning_seconds = 0;
+  std::atomic<bool> awake{false};      // the Python part is imported
+  bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
   uint64_t recorded = 0, misses = 0;
 };
@@ -190,9 +250,13 @@ using Writes = c10::SmallVector<Write, 4>;
 bool plan_write(const at::Tensor& tensor, Node* value, Writes& writes, Missing& missing);
 void commit(const Writes& writes);
 void set_pending(Buffer* buffer, Node* node, const Geom* layout);
+inline void set_producer(Node* node, const Entry* entry) {
+  if (node && node->epoch != state().epoch) node->epoch = state().epoch, node->producer = entry;
+}
 void set_array(Buffer* buffer, ArrayPtr array, const Geom* layout);
 at::Tensor make_tensor(const Geom* geom, Buffer* buffer);
 at::Tensor make_tensor(const Geom* geom, Node* node);
+at::Tensor make_bare_tensor(ScalarType dtype, Buffer* buffer);  // of no size yet
 void resize_for_overwrite(const at::Tensor& tensor, const Geom* geom);
 
 // ---------------------------------------------------------------- the bridge to Python
@@ -263,11 +327,23 @@ void with_tables(Attempt&& attempt) {
 // ---------------------------------------------------------------- transfers and the rest
 
 at::Tensor to_cpu(const at::Tensor& tensor);             // a host read; may share memory with the device: copy before writing
-ArrayPtr upload(const at::Tensor& cpu);                  // copies
+ArrayPtr upload(const at::Tensor& cpu, IntArrayRef strides);  // copies
+bool pull(const ArrayPtr& array);                        // make the bytes available in host memory; takes the GIL
+PyObject* push(Array& array, const Geom* layout);        // make the backend's array available (borrowed); GIL held
 RandomState* random_state(const c10::IValue& generator);  // of a Generator argument, or the default one
-void upload_seed(RandomState* random);                   // GIL held, mutex not held
+void upload_seed(RandomState* random);                   // mutex held
 uint64_t draw_seed(const c10::IValue& generator);        // for a kernel that runs on the host: reads and advances the state
 bool is_lazy(const at::Tensor& tensor);
+
+// ---------------------------------------------------------------- native execution
+
+at::Tensor alias(const at::Tensor& tensor, const c10::Storage& host);  // the same view of host memory
+void make_writable(Buffer* buffer, bool keep);                          // bytes of its own in host memory; mutex held, bytes pulled
+void ensure_bytes(const at::Tensor& tensor);                            // nothing pending, and bytes in host memory
+void boundary(std::vector<ArrayPtr>& released);                        // the trace ends; mutex held, what is released dies later
+void run_pending();                                                     // natively, and not as the trace's end
+void note_read(Buffer* buffer, std::vector<ArrayPtr>& released);       // the host has read it; as above
+bool evaluate(const std::vector<Node*>& roots, const std::vector<const Geom*>& layouts, std::vector<at::Tensor>& results);
 
 void register_device();
 void register_operations();

@@ -1,5 +1,5 @@
 // The device: guard, hooks, random generators, the source of live values, and the Python module.
-#include "common.h"
+#include "operation.h"
 
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -64,20 +64,7 @@ struct Generator final : c10::GeneratorImpl {
   }
   // (seed, counter), reading the device if random operations have run since the last seed.
   std::pair<uint64_t, uint64_t> now() const {
-    {
-      std::lock_guard<std::mutex> lock(state().mutex);
-      if (random.fresh) return {random.seed, random.counter};
-    }
-    retain(random.buffer);
-    const int64_t two = 2, one = 1;
-    const Geom* geom;
-    {
-      std::lock_guard<std::mutex> lock(state().mutex);
-      geom = intern_geom(ScalarType::UInt64, {two}, {one});
-    }
-    const at::Tensor host = to_cpu(make_tensor(geom, random.buffer)).contiguous();
-    const auto* p = static_cast<const uint64_t*>(host.const_data_ptr());
-    return {p[0], p[1]};
+    return seed_and_counter(&random);
   }
   void set_current_seed(uint64_t seed) override { restart(seed, 0); }
   uint64_t current_seed() const override { return random.seed; }
@@ -127,11 +114,26 @@ void upload_seed(RandomState* random) {
   at::Tensor words = at::empty({2}, at::TensorOptions(ScalarType::UInt64));
   auto* p = static_cast<uint64_t*>(words.mutable_data_ptr());
   p[0] = random->seed, p[1] = random->counter;
-  auto array = upload(words);
-  std::lock_guard<std::mutex> lock(state().mutex);
   const int64_t two = 2, one = 1;
-  set_array(random->buffer, std::move(array), intern_geom(ScalarType::UInt64, {two}, {one}));
+  set_array(random->buffer, c10::make_intrusive<Array>(words.storage()), intern_geom(ScalarType::UInt64, {two}, {one}));
   random->fresh = false;
+}
+
+std::pair<uint64_t, uint64_t> seed_and_counter(RandomState* random) {
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    if (random->fresh) return {random->seed, random->counter};
+  }
+  retain(random->buffer);
+  const int64_t two = 2, one = 1;
+  const Geom* geom;
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    geom = intern_geom(ScalarType::UInt64, {two}, {one});
+  }
+  const at::Tensor host = to_cpu(make_tensor(geom, random->buffer)).contiguous();
+  const auto* p = static_cast<const uint64_t*>(host.const_data_ptr());
+  return {p[0], p[1]};
 }
 
 uint64_t draw_seed(const c10::IValue& v) {
@@ -202,12 +204,33 @@ static PyObject* py_live(PyObject*, PyObject*) {
 }
 
 static PyObject* py_leaves(PyObject*, PyObject*) {
-  return list_of(state().leaves, [](const ArrayPtr& a) { return new_ref(a->object); });
+  HANDLE_TH_ERRORS
+  return list_of(state().leaves, [](const ArrayPtr& a) { return new_ref(push(*a, a->layout)); });
+  END_HANDLE_TH_ERRORS
 }
 
 // Nobody but this trace holds the array: its buffers have been overwritten or have died, and no Python object refers to it.
 static PyObject* py_donatable(PyObject*, PyObject*) {
-  return list_of(state().leaves, [](const ArrayPtr& a) { return PyBool_FromLong(a.use_count() == 1 && Py_REFCNT(a->object) == 1); });
+  return list_of(state().leaves, [](const ArrayPtr& a) { return PyBool_FromLong(a.use_count() == 1 && (!a->object || Py_REFCNT(a->object) == 1)); });
+}
+
+// Everything that live() returned, as CPU tensors in the layouts of their buffers; None if some of it is not this frontend's.
+static PyObject* py_native(PyObject*, PyObject*) {
+  HANDLE_TH_ERRORS
+  std::vector<Node*> roots;
+  std::vector<const Geom*> layouts;
+  for (Buffer* b : state().snapshot) roots.push_back(b->node), layouts.push_back(b->layout);
+  std::vector<at::Tensor> results;
+  if (!evaluate(roots, layouts, results)) Py_RETURN_NONE;
+  return list_of(results, [](const at::Tensor& t) { return THPVariable_Wrap(t); });
+  END_HANDLE_TH_ERRORS
+}
+
+static PyObject* py_settled(PyObject*, PyObject* arg) {
+  const bool native = PyObject_IsTrue(arg);
+  std::lock_guard<std::mutex> lock(state().mutex);
+  for (auto* e : state().followed) e->immediate = native;
+  Py_RETURN_NONE;
 }
 
 static PyObject* py_scalars(PyObject*, PyObject*) {
@@ -218,33 +241,60 @@ static PyObject* py_scalars(PyObject*, PyObject*) {
 static void end_barrier(std::vector<Buffer*>& snapshot) {
   auto& s = state();
   s.in_barrier = false;
-  s.due.store(0);
+  if (!s.keep_immediate) s.due.store(0);
   snapshot.swap(s.snapshot);
+}
+
+// What a barrier hands out: an array of the backend, or a CPU tensor, which is shared unless it was computed here.
+static ArrayPtr array_of(PyObject* object, const Geom* layout, bool ours, std::unordered_map<PyObject*, ArrayPtr>& known) {
+  ArrayPtr& found = known[object];
+  if (!found && THPVariable_Check(object)) found = c10::make_intrusive<Array>(c10::Storage(THPVariable_Unpack(object).storage()), !ours);
+  if (!found) return c10::make_intrusive<Array>(new_ref(object), layout);
+  return found;
 }
 
 static PyObject* py_finish(PyObject*, PyObject* args) {
   PyObject* arrays;
-  unsigned long long epoch;
-  if (!PyArg_ParseTuple(args, "O!K", &PyList_Type, &arrays, &epoch)) return nullptr;
+  int ours;
+  if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &arrays, &ours)) return nullptr;
   auto& s = state();
   if ((size_t)PyList_GET_SIZE(arrays) != s.snapshot.size()) return PyErr_SetString(PyExc_ValueError, "finish: as many arrays as live() gave expressions"), nullptr;
   std::vector<ArrayPtr> fresh;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(arrays); i++) fresh.push_back(c10::make_intrusive<Array>(new_ref(PyList_GET_ITEM(arrays, i))));
+  std::unordered_map<PyObject*, ArrayPtr> known;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(arrays); i++) fresh.push_back(array_of(PyList_GET_ITEM(arrays, i), s.snapshot[i]->layout, ours, known));
+  known.clear();
   std::vector<Buffer*> snapshot;
-  std::vector<ArrayPtr> leaves;
+  std::vector<ArrayPtr> leaves, rest;
+  bool ended;
   {
     std::lock_guard<std::mutex> lock(s.mutex);
-    s.epoch = epoch;
     for (size_t i = 0; i < fresh.size(); i++) set_array(s.snapshot[i], std::move(fresh[i]), s.snapshot[i]->layout);
     leaves.swap(s.leaves);
     s.floats.clear();
     s.ints.clear();
-    s.log.clear();
+    s.epoch++;
+    s.lent = false;
     end_barrier(snapshot);
+    ended = !s.keep_immediate;
+    if (ended) boundary(rest);
   }
   for (auto* b : snapshot) release(b);
   leaves.clear();
   drain();
+  return PyBool_FromLong(ended);
+}
+
+static PyObject* py_set_tier(PyObject*, PyObject* arg) {
+  const long tier = PyLong_AsLong(arg);
+  if (PyErr_Occurred()) return nullptr;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  state().tier = (int)tier;
+  if (tier != State::AUTO || !state().run_in_trace) state().immediate = tier == State::NATIVE;
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_set_awake(PyObject*, PyObject*) {
+  state().awake = true;
   Py_RETURN_NONE;
 }
 
@@ -263,6 +313,7 @@ static PyObject* py_evict(PyObject*, PyObject*) {
   std::unordered_map<PyObject*, std::unique_ptr<Node>> nodes;
   {
     std::lock_guard<std::mutex> lock(s.mutex);
+    s.followed.clear();
     s.table.clear();
     nodes.swap(s.nodes);
   }
@@ -273,8 +324,10 @@ static PyObject* py_evict(PyObject*, PyObject*) {
 static PyObject* py_counters(PyObject*, PyObject*) {
   auto& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  return Py_BuildValue("{s:K,s:K,s:n,s:n,s:n}", "recorded", (unsigned long long)s.recorded, "misses", (unsigned long long)s.misses, "live", (Py_ssize_t)s.live,
-                       "entries", (Py_ssize_t)s.table.size(), "leaves", (Py_ssize_t)s.leaves.size());
+  return Py_BuildValue("{s:K,s:K,s:n,s:n,s:n,s:n,s:K,s:K,s:d}", "recorded", (unsigned long long)s.recorded, "misses", (unsigned long long)s.misses, "live",
+                       (Py_ssize_t)s.live, "fresh", (Py_ssize_t)s.fresh.load(), "entries", (Py_ssize_t)s.table.size(), "leaves", (Py_ssize_t)s.leaves.size(),
+                       "immediate", (unsigned long long)s.immediate_operations, "immediate_traces", (unsigned long long)s.immediate_traces, "learning_seconds",
+                       s.learning_seconds);
 }
 
 static PyObject* py_log(PyObject*, PyObject*) {
@@ -297,7 +350,7 @@ static PyObject* py_set_cut_at(PyObject*, PyObject* arg) {
 
 static PyObject* py_set_due(PyObject*, PyObject*) {
   std::lock_guard<std::mutex> lock(state().mutex);
-  if (state().first) state().due.store(1);
+  if (state().first || state().run_in_trace) state().due.store(1);
   Py_RETURN_NONE;
 }
 
@@ -309,12 +362,14 @@ static PyObject* py_value(PyObject*, PyObject* arg) {
   const at::Tensor t = THPVariable_Unpack(arg);
   Buffer* b = buffer_of(t);
   ArrayPtr array;
+  const Geom* layout = nullptr;
   lazytorch::Value value{nullptr, nullptr};
   with_tables([&](Missing& m) {
-    if (!b->pending && b->array && t.storage_offset() == 0 && has_geom(t.unsafeGetTensorImpl(), b->layout)) return array = b->array, true;
+    if (!b->pending && b->array && b->layout && t.storage_offset() == 0 && has_geom(t.unsafeGetTensorImpl(), b->layout)) return array = b->array, layout = b->layout, true;
     return read(t, value, m);
   });
-  if (array) return Py_BuildValue("(OO)", Py_None, array->object);
+  if (array) return Py_BuildValue("(OO)", Py_None, push(*array, layout));
+  state().lent = true;
   return Py_BuildValue("(OO)", value.node->expr, Py_None);
   END_HANDLE_TH_ERRORS
 }
@@ -328,17 +383,20 @@ static PyObject* py_wrap(PyObject*, PyObject* args) {  // (expr or None, array o
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims); i++) sizes.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(dims, i)));
   if (PyErr_Occurred()) return nullptr;
   at::Tensor t;
-  ArrayPtr held = array == Py_None ? ArrayPtr() : c10::make_intrusive<Array>(new_ref(array));
   {
     std::lock_guard<std::mutex> lock(state().mutex);
     const Geom* geom = intern_geom((ScalarType)code, sizes, c10::contiguous_strides(sizes));
-    if (held) {
+    std::unordered_map<PyObject*, ArrayPtr> known;
+    if (array != Py_None) {
+      ArrayPtr held = array_of(array, geom, false, known);
       auto* b = new Buffer();
       b->nbytes = geom->nbytes();
       set_array(b, held, geom);
       t = make_tensor(geom, b);
     } else {
-      t = make_tensor(geom, intern_node(expr));
+      Node* node = intern_node(expr);
+      set_producer(node, nullptr);
+      t = make_tensor(geom, node);
     }
   }
   return THPVariable_Wrap(std::move(t));
@@ -359,11 +417,7 @@ static PyObject* py_rng_state(PyObject*, PyObject*) {
   RandomState* random = random_state(c10::IValue());
   at::Tensor t;
   with_tables([&](Missing& m) {
-    if (random->fresh) {
-      m.tag = Tag::RANDOM;
-      m.random = random;
-      return false;
-    }
+    if (random->fresh) upload_seed(random);
     Node* node = random->buffer->node;
     if (!random->buffer->pending && !leaf(random->buffer, node, m)) return false;
     t = make_tensor(random->buffer->layout, node);
@@ -513,14 +567,14 @@ void resolve(const Missing& m) {
     case Tag::WRITE_AT:
       expr = call("strided_write_at", Py_BuildValue("(OONNI)", m.base->expr, m.update->expr, geom_object(m.layout, 0), geom_object(m.view, 0), m.slot)).release();
       break;
-    case Tag::RANDOM: upload_seed(m.random); return;
     default: TORCH_INTERNAL_ASSERT(false, "lazy: nothing to resolve");
   }
   Ref owned(expr);
   auto entry = std::make_unique<Entry>();
   std::lock_guard<std::mutex> lock(state().mutex);
-  entry->node = intern_node(expr);
-  state().table.insert(m.key, std::move(entry));
+  Node* node = entry->node = intern_node(expr);
+  const Entry* kept = state().table.insert(m.key, std::move(entry));
+  set_producer(node, kept);
 }
 
 static PyMethodDef methods[] = {
@@ -528,11 +582,15 @@ static PyMethodDef methods[] = {
     {"live", py_live, METH_NOARGS, "See lazy_core.trace.Source.live."},
     {"leaves", py_leaves, METH_NOARGS, "See lazy_core.trace.Source.leaves."},
     {"donatable", py_donatable, METH_NOARGS, "See lazy_core.trace.Source.donatable."},
+    {"native", py_native, METH_NOARGS, "See lazy_core.trace.Source.native."},
+    {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
+    {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
+    {"set_awake", py_set_awake, METH_NOARGS, "lazy_torch.tensor is imported: recording may begin."},
     {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},
     {"finish", py_finish, METH_VARARGS, "See lazy_core.trace.Source.finish."},
     {"abort", py_abort, METH_NOARGS, "See lazy_core.trace.Source.abort."},
     {"evict", py_evict, METH_NOARGS, "See lazy_core.trace.Source.evict."},
-    {"counters", py_counters, METH_NOARGS, "Counts since the start: recorded, misses; and now: live, entries, leaves."},
+    {"counters", py_counters, METH_NOARGS, "Counts since the start: recorded, misses, immediate (operations and traces); and now: live, fresh, entries, leaves."},
     {"log", py_log, METH_NOARGS, "The numbers of the operations recorded since the last barrier."},
     {"set_cut_at", py_set_cut_at, METH_O, "Call lazy_torch.tensor.cut() when so many operations have been recorded."},
     {"set_barrier_due", py_set_due, METH_NOARGS, "Cut the trace before the next operation that is recorded."},

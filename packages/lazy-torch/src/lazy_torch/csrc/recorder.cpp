@@ -1,10 +1,9 @@
 // The recorder: one boxed kernel for every ATen operation.  A hit (known operation, input expressions and arguments) is served from the table without
 // Python; a miss asks lazy_torch.tensor once.  Everything is planned first, under the mutex and without effects, and then committed.
-#include "common.h"
+#include "operation.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/empty_strided.h>
@@ -12,49 +11,20 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
 
+#include <chrono>
 #include <unordered_set>
 
 namespace lazytorch {
 
-using c10::IValue;
-using torch::jit::Stack;
-
 namespace {
 
 // ---------------------------------------------------------------- operations
-
-enum Mode : int { UNKNOWN = -1, FALLBACK = 0, RECORD = 1, COMPOSE = 2 };
-
-struct ArgSpec {
-  bool write = false;
-  bool write_only = false;  // its old value does not matter
-  bool number = false;      // Scalar, or a list of them, or a float that may be fed at run time
-  bool fixed = false;       // numbers here are never fed at run time
-  enum { PLAIN, DTYPE, DROP } kind = PLAIN;
-};
-
-struct Op {
-  c10::OperatorHandle handle;
-  uint32_t id;
-  std::string name;  // "add.Tensor"
-  int nargs, nrets;
-  std::vector<ArgSpec> args;
-  std::vector<int> alias;  // for each return the written argument that it is, or -1
-  int generator = -1;
-  bool composite, cpu_indices, is_copy, is_clone, is_zero;
-  std::atomic<int> mode{UNKNOWN};
-  bool random = false;  // the builder draws random numbers
-  std::atomic<bool> any_lifted{false};
-  Op(c10::OperatorHandle h, uint32_t i) : handle(std::move(h)), id(i) {}
-};
 
 std::vector<std::unique_ptr<Op>>& operations() {
   static auto* ops = new std::vector<std::unique_ptr<Op>>();
   return *ops;
 }
 Op* copy_op = nullptr;
-
-c10::TypePtr strip_optional(c10::TypePtr t) { return t->kind() == c10::TypeKind::OptionalType ? t->castRaw<c10::OptionalType>()->getElementType() : t; }
 
 Op* make_op(const c10::OperatorHandle& handle) {
   static const std::unordered_set<std::string> overwriting = {"copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_"};
@@ -92,6 +62,12 @@ Op* make_op(const c10::OperatorHandle& handle) {
   op->is_copy = op->name == "copy_";
   op->is_clone = base == "clone";
   op->is_zero = base == "zero_" || base == "_foreach_zero_";
+  op->seeded = handle.hasTag(at::Tag::nondeterministic_seeded) && base != "_fused_sdp_choice";
+  for (int i = 0; i < op->nargs; i++) {
+    const auto& name = schema.arguments()[i].name();
+    if (name == "dropout_p" || name == "dropout") op->dropout = i;
+    if (base == "native_batch_norm" && (name == "running_mean" || name == "running_var")) op->args[i].write = true;  // though the schema does not say so
+  }
   if (op->is_copy) op->mode = RECORD;
   operations().push_back(std::move(op));
   return operations().back().get();
@@ -117,18 +93,11 @@ int classify(Op& op) {
 
 // ---------------------------------------------------------------- planning
 
-struct Number {
-  uint32_t word, count;  // where its bits stand in the key
-  char type;             // i, f, c, b
-  bool fixed, wrapped;   // wrapped: a Python number; otherwise a zero-dim CPU tensor of `dtype`
-  ScalarType dtype;
-  uint64_t bits[2];
-  int64_t slot = -1;  // fed at run time
-};
-struct Item {  // one tensor or number among the arguments, in order
-  Node* node;
-  int number;
-};
+// In the parts of an operation that torch composes of others.
+thread_local int nested = 0;
+// The numbers of the operation that is being recorded were others at other times.
+thread_local bool varying = false;
+
 struct Plan {
   Words key;
   c10::SmallVector<Item, 8> items;
@@ -139,9 +108,10 @@ struct Plan {
   OpEntry* entry = nullptr;
   Words site;
   bool lifted = false;
+  bool leave = false;  // it is part of a trace that runs faster natively
   void clear() {
     key.clear(), items.clear(), node_words.clear(), numbers.clear(), written.clear(), site.clear();
-    random = nullptr, entry = nullptr, lifted = false;
+    random = nullptr, entry = nullptr, lifted = false, leave = false;
   }
 };
 
@@ -156,7 +126,7 @@ void add_number(Plan& p, const ArgSpec& spec, uint64_t tag, char type, uint64_t 
   Number n{(uint32_t)p.key.size(), type == 'c' ? 2u : 1u, type, spec.fixed || type == 'b' || type == 'c', wrapped, dtype, {b0, b1}};
   p.key.push_back(b0);
   if (type == 'c') p.key.push_back(b1);
-  p.items.push_back({nullptr, (int)p.numbers.size()});
+  p.items.push_back({nullptr, (int)p.numbers.size(), nullptr});
   p.numbers.push_back(n);
 }
 
@@ -167,11 +137,6 @@ bool add_scalar(Plan& p, const ArgSpec& spec, const IValue& v) {
   else if (v.isComplexDouble()) add_number(p, spec, 11, 'c', bits_of(v.toComplexDouble().real()), bits_of(v.toComplexDouble().imag()), true, ScalarType::ComplexDouble);
   else return false;
   return true;
-}
-
-[[noreturn]] void device_mismatch(const Op& op, int arg, const at::Tensor& t) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device(), " and ", t.device(),
-              "! (when checking argument '", op.handle.schema().arguments()[arg].name(), "' in aten::", op.name, ")");
 }
 
 // A zero-dim CPU tensor takes part as a number, as on other devices.
@@ -201,14 +166,14 @@ bool add_tensor(Plan& p, Op& op, int arg, const at::Tensor& t, Missing& m) {
     p.key.push_back((uint64_t)value.geom);
     p.key.push_back(1);
     if (!zeros(value.geom, value.node, m)) return false;
-    p.items.push_back({value.node, -1});
+    p.items.push_back({value.node, -1, value.geom});
     return true;
   }
   if (!read(t, value, m)) return false;
   p.key.push_back((uint64_t)value.geom);
   p.node_words.push_back(p.key.size());
   p.key.push_back((uint64_t)value.node);
-  p.items.push_back({value.node, -1});
+  p.items.push_back({value.node, -1, value.geom});
   return true;
 }
 
@@ -327,16 +292,12 @@ bool plan(Plan& p, Op& op, const IValue* a, Missing& m) {
   if (op.random) {
     static const IValue none;
     p.random = random_state(op.generator >= 0 ? a[op.generator] : none);
-    if (p.random->fresh) {
-      m.tag = Tag::RANDOM;
-      m.random = p.random;
-      return false;
-    }
+    if (p.random->fresh) upload_seed(p.random);
     Node* node = p.random->buffer->node;
     if (!p.random->buffer->pending && !leaf(p.random->buffer, node, m)) return false;
     p.node_words.push_back(p.key.size());
     p.key.push_back((uint64_t)node);
-    p.items.push_back({node, -1});
+    p.items.push_back({node, -1, p.random->buffer->layout});
   }
   if (!p.numbers.empty()) plan_numbers(p, op);
   p.entry = static_cast<OpEntry*>(state().table.find(p.key));
@@ -349,6 +310,11 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (!plan(p, op, a, m)) return false;
   OpEntry& e = *p.entry;
   if (C10_UNLIKELY(e.unsupported)) return true;
+  if (C10_UNLIKELY(e.immediate) && !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
+    p.leave = true;
+    m.tag = Tag::OP;
+    return false;
+  }
   Writes writes;
   for (size_t i = 0; i < e.writes.size(); i++) {
     if (!e.writes[i].node) continue;
@@ -357,6 +323,9 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
     if (!plan_write(t, e.writes[i].node, writes, m)) return false;
   }
   State& s = state();
+  for (auto& o : e.outputs) set_producer(o.node, &e);
+  for (auto& o : e.writes) set_producer(o.node, &e);
+  set_producer(e.next_state, &e);
   for (auto& r : e.returns) {
     switch (r.kind) {
       case Return::ARGUMENT: results.push_back(a[r.index]); break;
@@ -378,6 +347,10 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (p.random) set_pending(p.random->buffer, e.next_state, p.random->buffer->layout);
   s.recorded++;
   s.log.push_back(op.id);
+  if (s.tier.load(std::memory_order_relaxed) == State::AUTO) {
+    s.followed.push_back(&e);
+    if (!nested) s.prefix = mix(s.prefix, e.signature);
+  }
   if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
   return true;
 }
@@ -525,9 +498,11 @@ bool lift(Plan& p, Op& op) {
   site_key(p, false, coarse);
   std::string values;
   for (auto& n : p.numbers) if (!n.fixed) values.append((const char*)n.bits, 16);
-  Ref answer = call("should_lift", Py_BuildValue("(y#y#y#)", (const char*)site.data(), (Py_ssize_t)(site.size() * 8), (const char*)coarse.data(),
-                                                 (Py_ssize_t)(coarse.size() * 8), values.data(), (Py_ssize_t)values.size()));
-  if (!PyObject_IsTrue(answer.p)) return false;
+  if (!varying) {
+    Ref answer = call("should_lift", Py_BuildValue("(y#y#y#)", (const char*)site.data(), (Py_ssize_t)(site.size() * 8), (const char*)coarse.data(),
+                                                   (Py_ssize_t)(coarse.size() * 8), values.data(), (Py_ssize_t)values.size()));
+    if (!PyObject_IsTrue(answer.p)) return false;
+  }
   std::lock_guard<std::mutex> lock(state().mutex);
   state().table.insert(site, std::make_unique<Entry>());
   op.any_lifted = true;
@@ -547,6 +522,48 @@ Output output_of(PyObject* expr, const Geom* geom) {  // GIL held, mutex not hel
   return {intern_node(expr), geom};
 }
 
+// What native execution needs of a call, without holding its tensors.
+void keep_call(OpEntry& e, const Op& op, const IValue* a, const Plan& p) {
+  e.numbers.assign(p.numbers.begin(), p.numbers.end());
+  for (auto& item : p.items) e.items.push_back(item);
+  size_t cursor = 0;
+  auto is_item = [&](const IValue& x) { return x.isTensor() && x.toTensor().defined(); };
+  auto take = [&](const ArgSpec& spec) {
+    if (e.items[cursor].number < 0 && spec.write_only) e.items[cursor].node = nullptr;
+    return e.items[cursor++].number >= 0;
+  };
+  for (int i = 0; i < op.nargs; i++) {
+    const IValue& v = a[i];
+    const ArgSpec& spec = op.args[i];
+    Argument made;
+    if (is_item(v)) {
+      made.kind = Argument::ITEM;
+      made.value = take(spec) ? v : IValue(at::Tensor());
+    } else if (v.isTensorList() || v.isOptionalTensorList()) {
+      made.kind = v.isTensorList() ? Argument::TENSORS : Argument::OPTIONAL_TENSORS;
+      c10::List<at::Tensor> literals;
+      for (const IValue& x : v.toListRef()) {
+        made.present.push_back(is_item(x));
+        literals.push_back(is_item(x) && take(spec) ? x.toTensor() : at::Tensor());
+      }
+      made.value = std::move(literals);
+    } else if (v.isList() && spec.number) {
+      made.kind = Argument::NUMBERS;
+      made.value = v;
+      cursor += v.toListRef().size();
+    } else if (spec.number && (v.isInt() || v.isDouble() || v.isBool() || v.isComplexDouble())) {
+      made.kind = Argument::ITEM;
+      made.value = v;
+      cursor++;
+    } else if (v.isDevice()) {
+      made.value = at::Device(at::kCPU);
+    } else if (!v.isGenerator()) {
+      made.value = v;
+    }
+    e.arguments.push_back(std::move(made));
+  }
+}
+
 void resolve_op(Op& op, const IValue* a, Plan& p) {  // GIL and the trace's lock held
   if (lift(p, op)) return;
   MetaEntry* meta = infer(op, a, p);
@@ -560,6 +577,9 @@ void resolve_op(Op& op, const IValue* a, Plan& p) {  // GIL and the trace's lock
   for (auto* g : meta->written) PyList_Append(written.p, Ref(geom_or_none(g)).p);
   Ref answer = call("miss", Py_BuildValue("(sOOOO)", op.name.c_str(), args.p, state_expr.p, geoms.p, written.p));
   auto e = std::make_unique<OpEntry>();
+  e->op = &op;
+  e->signature = signature(op, a);
+  keep_call(*e, op, a, p);
   if (answer.p == Py_None) {
     e->unsupported = true;
   } else {
@@ -603,7 +623,59 @@ bool record(Op& op, Stack* stack) {
   return true;
 }
 
+enum class Found { YES, NO, UNSUPPORTED };
+
+// Record an operation if the tables know everything about it; `leave` says that it is known to run faster natively.
+Found record_known(Op& op, Stack* stack, bool& leave) {
+  State& s = state();
+  IValue* a = stack->data() + stack->size() - op.nargs;
+  Plan p;
+  c10::SmallVector<IValue, 4> results;
+  for (;;) {
+    Missing missing;
+    {
+      std::lock_guard<std::mutex> lock(s.mutex);
+      if (C10_LIKELY(!s.in_barrier)) {
+        auto once = [&](Missing& m) { return attempt(p, op, a, results, m); };
+        if (!try_planned(once, missing)) {
+          leave = p.leave;
+          return Found::NO;
+        }
+        break;
+      }
+    }
+    Gil gil;
+    TraceLock wait;  // for another thread's barrier
+    drain();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    TORCH_CHECK(!s.in_barrier, "lazy: an operation was recorded while a barrier runs on the same thread, as by a finaliser or a callback");
+  }
+  if (C10_UNLIKELY(p.entry->unsupported)) return Found::UNSUPPORTED;
+  torch::jit::drop(*stack, op.nargs);
+  for (auto& r : results) stack->push_back(std::move(r));
+  return Found::YES;
+}
+
 // ---------------------------------------------------------------- kernels
+
+// The composed operations that have been recorded, by the prefix that ends with them.
+std::unordered_set<uint64_t>& learned() {
+  static auto* set = new std::unordered_set<uint64_t>();
+  return *set;
+}
+// So often must a trace have begun alike, natively, before more of it is recorded.
+constexpr int kSightsToLearn = 2;
+
+// Have the Python part imported, in the background.
+void wake() {
+  static std::atomic<bool> asked{false};
+  if (asked.exchange(true)) return;
+  Gil gil;
+  Ref module(PyImport_ImportModule("lazy_torch.awake"));
+  if (!module.p) throw_python_error();
+  Ref done(PyObject_CallMethod(module.p, "start", nullptr));
+  if (!done.p) throw_python_error();
+}
 
 void upload_cpu_indices(const Op& op, Stack* stack) {
   for (int i = 0; i < op.nargs; i++) {
@@ -681,10 +753,49 @@ void run_on_cpu(const c10::OperatorHandle& op, Stack* stack, const char* reason)
 
 void fallback(const c10::OperatorHandle& op, Stack* stack) { run_on_cpu(op, stack, "no kernel on the lazy device"); }
 
+// A barrier is due: after an optimizer's step (1), or where the log is long (2).
 void cut(int kind) {
+  State& s = state();
+  std::vector<ArrayPtr> released;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (kind == 1 && s.immediate.load() && !s.first) return boundary(released);
+    if (kind == 2 && s.immediate.load() && !s.awake.load()) {  // deciding where to cut takes the Python part, which is being imported
+      s.cut_at = 2 * s.log.size();
+      s.due.store(0);
+    }
+  }
+  if (!s.due.load()) return wake();
   Gil gil;
   call("cut", Py_BuildValue("(i)", kind));
 }
+
+// From here to the end of the trace operations run natively, as they come.
+void diverge() {
+  State& s = state();
+  bool pending;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    pending = s.first;
+    s.immediate = true;
+  }
+  if (pending) run_pending();
+}
+
+bool may_learn() {
+  if (!state().awake.load()) return wake(), false;
+  Gil gil;
+  return PyObject_IsTrue(call("may_learn", PyTuple_New(0)).p);
+}
+
+struct Varying {
+  explicit Varying(bool they_do) { varying = they_do; }
+  ~Varying() { varying = false; }
+};
+struct Nested {
+  Nested() { nested++; }
+  ~Nested() { nested--; }
+};
 
 struct Kernel final : c10::OperatorKernel {
   Op& op;
@@ -694,17 +805,84 @@ struct Kernel final : c10::OperatorKernel {
     run(handle, stack);
   }
   void run(const c10::OperatorHandle& handle, Stack* stack) {
+    State& s = state();
+    if (C10_UNLIKELY(s.due.load(std::memory_order_relaxed)) && !op.is_zero && !nested) cut(s.due.load());
+    if (C10_UNLIKELY(op.cpu_indices)) upload_cpu_indices(op, stack);
+    const bool lazy_bits = op.is_clone && ((stack->end() - op.nargs)->toTensor().is_conj() || (stack->end() - op.nargs)->toTensor().is_neg());
+    if (C10_UNLIKELY(lazy_bits)) return handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    resolve_bits(op, stack);
+    if (!s.immediate.load(std::memory_order_relaxed)) {
+      if (nested || s.tier.load(std::memory_order_relaxed) == State::COMPILED) return run_recorded(handle, stack);
+      if (follow(handle, stack)) return;
+    }
+    if (!run_immediately(op, stack)) run_once_recorded(handle, stack);
+  }
+
+ private:
+  // Record, asking Python for whatever is not known yet.
+  void run_recorded(const c10::OperatorHandle& handle, Stack* stack) {
     int mode = op.mode.load(std::memory_order_relaxed);
     if (C10_UNLIKELY(mode == UNKNOWN)) mode = classify(op);
-    if (mode == RECORD) {
-      if (C10_UNLIKELY(state().due.load(std::memory_order_relaxed)) && !op.is_zero) cut(state().due.load());
-      if (C10_UNLIKELY(op.cpu_indices)) upload_cpu_indices(op, stack);
-      const bool lazy_bits = op.is_clone && ((stack->end() - op.nargs)->toTensor().is_conj() || (stack->end() - op.nargs)->toTensor().is_neg());
-      if (!lazy_bits) resolve_bits(op, stack);
-      if (!lazy_bits && record(op, stack)) return;
-    }
+    if (mode == RECORD && record(op, stack)) return;
     if (op.composite) return handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     run_on_cpu(handle, stack, mode == RECORD ? "these arguments are not supported" : "no lowering");
+  }
+
+  // Record what is known, or worth knowing; otherwise leave the recorded path, and return false.
+  bool follow(const c10::OperatorHandle& handle, Stack* stack) {
+    State& s = state();
+    const int mode = op.mode.load(std::memory_order_relaxed);
+    bool leave = s.tier.load(std::memory_order_relaxed) == State::NATIVE;
+    if (C10_LIKELY(mode == RECORD && !leave)) {
+      switch (record_known(op, stack, leave)) {
+        case Found::YES: return true;
+        case Found::NO: break;
+        case Found::UNSUPPORTED: return compose(handle, stack, "these arguments are not supported"), true;
+      }
+    }
+    if (!leave) {
+      uint64_t next;
+      bool known;
+      {
+        std::lock_guard<std::mutex> lock(s.mutex);
+        next = mix(s.prefix, signature(op, stack->data() + stack->size() - op.nargs));
+        known = learned().count(next);
+      }
+      if (known || (times_seen(next) >= kSightsToLearn && may_learn())) {
+        const auto begin = std::chrono::steady_clock::now();
+        const int now = mode == UNKNOWN ? classify(op) : mode;
+        if (now == RECORD) {
+          Varying these(numbers_vary(next));
+          run_recorded(handle, stack);
+        } else {
+          compose(handle, stack, "no lowering");
+          std::lock_guard<std::mutex> lock(s.mutex);
+          learned().insert(next);
+          s.prefix = next;
+        }
+        if (!known) s.learning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return true;
+      }
+    }
+    diverge();
+    return false;
+  }
+
+  void compose(const c10::OperatorHandle& handle, Stack* stack, const char* reason) {
+    if (!op.composite) return run_on_cpu(handle, stack, reason);
+    Nested parts;
+    handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+  }
+
+  // In the midst of native execution: what only recording can do is recorded, and run at once.
+  void run_once_recorded(const c10::OperatorHandle& handle, Stack* stack) {
+    State& s = state();
+    s.immediate = false;
+    {
+      Nested alone;
+      run_recorded(handle, stack);
+    }
+    diverge();
   }
 };
 
@@ -745,9 +923,14 @@ bool wanted(const c10::OperatorName& name, const c10::OperatorHandle& op) {
 }  // namespace
 
 void copy_recorded(const at::Tensor& self, const at::Tensor& src) {
-  if (C10_UNLIKELY(state().due.load(std::memory_order_relaxed))) cut(state().due.load());
+  static auto* kernel = new Kernel(copy_op);
   Stack stack{self, src, false};
-  record(*copy_op, &stack);
+  kernel->run(copy_op->handle, &stack);
+}
+
+void device_mismatch(const Op& op, int arg, const at::Tensor& t) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device(), " and ", t.device(),
+              "! (when checking argument '", op.handle.schema().arguments()[arg].name(), "' in aten::", op.name, ")");
 }
 
 void register_operations() {

@@ -169,6 +169,7 @@ void release(Buffer* b) {
     std::lock_guard<std::mutex> lock(state().mutex);
     unlink(b);
   }
+  if (b->born == state().trace.load(std::memory_order_relaxed)) state().fresh.fetch_sub(1, std::memory_order_relaxed);
   delete b;
   if (C10_UNLIKELY(deferred_count.load(std::memory_order_relaxed)) && Py_IsInitialized() && PyGILState_Check()) drain();
 }
@@ -179,6 +180,7 @@ void set_pending(Buffer* b, Node* node, const Geom* layout) {
   b->node = node;
   b->layout = layout;
   b->epoch = s.epoch;
+  if (b->born == s.trace) b->born = 0, s.fresh--;
   if (b->pending) return;
   b->pending = true;
   b->prev = s.last;
@@ -189,16 +191,21 @@ void set_pending(Buffer* b, Node* node, const Geom* layout) {
 
 void set_array(Buffer* b, ArrayPtr array, const Geom* layout) {
   if (b->pending) unlink(b);
+  if (b->born == state().trace) b->born = 0, state().fresh--;
   b->node = nullptr;
   b->epoch = ~0ull;
   b->layout = layout;
   b->array = std::move(array);
 }
 
-at::Tensor make_tensor(const Geom* geom, Buffer* b) {
+at::Tensor make_bare_tensor(ScalarType dtype, Buffer* b) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), b->nbytes, data_ptr_of(b), allocator(), true);
-  auto t = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(geom->dtype));
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                  c10::scalarTypeToTypeMeta(dtype));
+}
+
+at::Tensor make_tensor(const Geom* geom, Buffer* b) {
+  auto t = make_bare_tensor(geom->dtype, b);
   t.unsafeGetTensorImpl()->set_sizes_and_strides(geom->sizes, geom->strides);
   return t;
 }
@@ -214,8 +221,10 @@ at::Tensor make_tensor(const Geom* geom, Node* node) {
 
 static bool lookup(const Words& key, Node*& node) {
   Entry* e = state().table.find(key);
-  if (e) node = e->node;
-  return e;
+  if (!e) return false;
+  node = e->node;
+  set_producer(node, e);
+  return true;
 }
 
 bool zeros(const Geom* geom, Node*& node, Missing& m) {
@@ -239,6 +248,7 @@ bool leaf(Buffer* b, Node*& node, Missing& m) {
     m.layout = b->layout;
     return false;
   }
+  if (!b->array->object) b->array->layout = b->layout;
   s.leaves.push_back(b->array);
   b->node = node;
   b->epoch = s.epoch;
@@ -252,6 +262,11 @@ static bool value_of(Buffer* b, Node*& node, Missing& m) {
     return true;
   }
   return b->array ? leaf(b, node, m) : zeros(b->layout, node, m);
+}
+
+// A layout for bytes that nobody has read as a value so far.
+static void choose_layout(Buffer* b, const Geom* own, bool whole) {
+  if (!b->layout) b->layout = whole ? own : flat_geom(b, own->dtype);
 }
 
 // Where a view of a part of a storage is read or written at other offsets in other traces, the offset is no part of the program but a number that
@@ -303,7 +318,7 @@ bool read(const at::Tensor& tensor, Value& value, Missing& m) {
   const Geom* own = geom_of(t);
   value.geom = own;
   const bool whole = offset == 0 && own->dense && own->nbytes() == b->nbytes;
-  if (!b->layout) b->layout = whole ? own : flat_geom(b, own->dtype);
+  choose_layout(b, own, whole);
   if (b->layout == own && whole) return value_of(b, value.node, m);
   Node* base;
   if (!value_of(b, base, m) || !strided_read(base, b->layout, own, offset, value.node, m)) return false;
@@ -351,6 +366,13 @@ static void grow(const c10::Storage& storage, size_t nbytes) {
       b->nbytes = nbytes;
       return true;
     }
+    if (!b->pending && b->array->host) {
+      at::Tensor bytes = at::zeros({(int64_t)nbytes}, at::TensorOptions(at::kByte));
+      memcpy(bytes.mutable_data_ptr(), b->array->host.data(), b->nbytes);
+      set_array(b, c10::make_intrusive<Array>(bytes.storage()), nullptr);
+      b->nbytes = nbytes;
+      return true;
+    }
     const Geom* layout = b->layout;
     const ScalarType dtype = nbytes % c10::elementSize(layout->dtype) ? ScalarType::Byte : layout->dtype;
     const int64_t before = b->nbytes / c10::elementSize(dtype), after = nbytes / c10::elementSize(dtype), one = 1;
@@ -385,57 +407,81 @@ void resize_for_overwrite(const at::Tensor& tensor, const Geom* geom) {
 
 // ---------------------------------------------------------------- transfers
 
-at::Tensor to_cpu(const at::Tensor& tensor) {
-  auto& s = state();
-  auto* t = tensor.unsafeGetTensorImpl();
-  const auto options = at::TensorOptions(tensor.scalar_type());
-  if (t->numel() == 0) return at::empty(tensor.sizes(), options);
-  Buffer* b = buffer_of(tensor);
-  at::Tensor base;
-  const Geom* layout;
-  {
-    Gil gil;
-    ArrayPtr array;
-    for (;;) {
-      {
-        std::lock_guard<std::mutex> lock(s.mutex);
-        if (!b->pending) {
-          array = b->array;
-          layout = b->layout;
-          break;
-        }
-      }
-      flush("a host read", true);
-    }
-    if (!array) return at::zeros(tensor.sizes(), options);  // never written
-    Ref host = call("host", Py_BuildValue("(O)", array->object));
-    TORCH_CHECK(THPVariable_Check(host.p), "lazy: host() must return a tensor");
-    base = THPVariable_Unpack(host.p);
-  }
-  if (base.scalar_type() != layout->dtype) base = base.view(layout->dtype);
-  if (t->storage_offset() == 0 && has_geom(t, layout)) return base;
-  if (!IntArrayRef(layout->strides).equals(base.strides())) {
+bool pull(const ArrayPtr& array) {
+  Gil gil;
+  if (array->host) return true;
+  Ref host = call("host", Py_BuildValue("(O)", array->object));
+  TORCH_CHECK(THPVariable_Check(host.p), "lazy: host() must return a tensor");
+  at::Tensor base = THPVariable_Unpack(host.p);
+  const Geom* layout = array->layout;
+  const bool as_is = base.is_contiguous() && base.storage_offset() == 0 && IntArrayRef(layout->strides).equals(c10::contiguous_strides(layout->sizes));
+  if (!as_is) {
+    if (base.scalar_type() != layout->dtype) base = base.view(layout->dtype);
     auto laid = at::empty_strided(layout->sizes, layout->strides, base.options());
     laid.copy_(base);
     base = laid;
   }
-  base = base.as_strided({layout->numel}, {1}, 0);
-  if (layout->dtype != tensor.scalar_type()) base = base.view(tensor.scalar_type());
-  return base.as_strided(tensor.sizes(), tensor.strides(), t->storage_offset());
+  std::lock_guard<std::mutex> lock(state().mutex);
+  array->host = base.storage();
+  array->shared = as_is;
+  return true;
 }
 
-ArrayPtr upload(const at::Tensor& cpu) {
-  Gil gil;
-  drain();
-  Ref tensor(THPVariable_Wrap(cpu));
-  Ref array = call("upload", Py_BuildValue("(O)", tensor.p));
-  return c10::make_intrusive<Array>(array.release());
+PyObject* push(Array& array, const Geom* layout) {
+  if (array.object) return array.object;
+  const auto options = at::TensorOptions(layout->dtype);
+  at::Tensor laid = alias(at::empty_strided(layout->sizes, layout->strides, options.device(c10::kMeta)), array.host);
+  at::Tensor plain = laid.contiguous();
+  Ref tensor(THPVariable_Wrap(plain));
+  array.shared |= plain.storage().is_alias_of(array.host);
+  array.object = call("lend", Py_BuildValue("(O)", tensor.p)).release();
+  array.layout = layout;
+  return array.object;
+}
+
+at::Tensor to_cpu(const at::Tensor& tensor) {
+  auto* t = tensor.unsafeGetTensorImpl();
+  if (t->numel() == 0) return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()));
+  Buffer* b = buffer_of(tensor);
+  std::vector<ArrayPtr> released;
+  for (;;) {
+    ArrayPtr array;
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      if (!b->pending) {
+        if (!b->array) return at::zeros(tensor.sizes(), at::TensorOptions(tensor.scalar_type()));  // never written
+        array = b->array;
+        if (array->host) {
+          note_read(b, released);
+          return alias(tensor, array->host);
+        }
+      }
+    }
+    if (array) pull(array);
+    else {
+      Gil gil;
+      flush("a host read", true);
+    }
+  }
+}
+
+ArrayPtr upload(const at::Tensor& cpu, IntArrayRef strides) {
+  const auto dtype = cpu.scalar_type();
+  TORCH_CHECK_TYPE(dtype <= ScalarType::ComplexDouble ? dtype != ScalarType::ComplexHalf
+                                                      : dtype == ScalarType::Bool || dtype == ScalarType::BFloat16 || dtype == ScalarType::Float8_e5m2 ||
+                                                            dtype == ScalarType::Float8_e4m3fn || dtype == ScalarType::UInt16 || dtype == ScalarType::UInt32 ||
+                                                            dtype == ScalarType::UInt64,
+                   dtype, " does not exist on the lazy device");
+  at::Tensor bytes = at::empty_strided(cpu.sizes(), strides, at::TensorOptions(cpu.scalar_type()));
+  at::AutoDispatchBelowADInplaceOrView guard;
+  bytes.copy_(cpu);
+  return c10::make_intrusive<Array>(bytes.storage());
 }
 
 static at::Tensor from_cpu(const at::Tensor& cpu) {
-  auto array = upload(cpu);
-  std::lock_guard<std::mutex> lock(state().mutex);
   const at::DimVector strides = c10::contiguous_strides(cpu.sizes());
+  auto array = upload(cpu, strides);
+  std::lock_guard<std::mutex> lock(state().mutex);
   const Geom* geom = intern_geom(cpu.scalar_type(), cpu.sizes(), strides);
   auto* b = new Buffer();
   b->nbytes = geom->nbytes();
@@ -454,13 +500,26 @@ static at::Tensor without_bits(const at::Tensor& self, const at::Tensor& src) {
 }
 
 static void upload_into(const at::Tensor& self, const at::Tensor& cpu) {
-  ArrayPtr array = upload(cpu);
   auto* t = self.unsafeGetTensorImpl();
   Buffer* b = buffer_of(self);
+  const bool whole = t->storage_offset() == 0 && self.nbytes() == b->nbytes && self.is_non_overlapping_and_dense();
+  const at::DimVector contiguous = c10::contiguous_strides(cpu.sizes());
+  if (!whole && state().immediate.load()) {
+    ensure_bytes(self);
+    at::Tensor part;
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      make_writable(b, true);
+      part = alias(self, b->array->host);
+    }
+    part.copy_(cpu);
+    return;
+  }
+  ArrayPtr array = upload(cpu, whole ? self.strides() : IntArrayRef(contiguous));
   Buffer* piece = nullptr;
   with_tables([&](Missing& m) {
     const Geom* own = geom_of(t);
-    if (t->storage_offset() == 0 && own->dense && own->nbytes() == b->nbytes) {
+    if (whole) {
       set_array(b, array, own);
       return true;
     }
@@ -609,23 +668,25 @@ void register_allocator() { c10::SetAllocator(kDeviceType, allocator()); }
 // ---------------------------------------------------------------- what is released later
 
 static std::mutex& deferred_mutex = *new std::mutex();  // neither is destroyed: tensors may outlive the interpreter
-static std::vector<PyObject*>& deferred = *new std::vector<PyObject*>();
+static std::vector<std::pair<PyObject*, c10::Storage>>& deferred = *new std::vector<std::pair<PyObject*, c10::Storage>>();
 
-Array::~Array() {
+void Array::let_go() {
+  if (!object && !shared) return;
   std::lock_guard<std::mutex> lock(deferred_mutex);
-  deferred.push_back(object);
+  deferred.emplace_back(object, shared ? std::move(host) : c10::Storage());
   deferred_count.store(deferred.size(), std::memory_order_relaxed);
+  object = nullptr;
 }
 
 void drain() {
   if (!deferred_count.load(std::memory_order_relaxed)) return;
-  std::vector<PyObject*> now;
+  std::vector<std::pair<PyObject*, c10::Storage>> now;
   {
     std::lock_guard<std::mutex> lock(deferred_mutex);
     now.swap(deferred);
     deferred_count.store(0, std::memory_order_relaxed);
   }
-  for (auto* object : now) Py_DECREF(object);
+  for (auto& [object, host] : now) Py_XDECREF(object);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

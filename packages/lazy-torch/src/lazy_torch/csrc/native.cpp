@@ -1,0 +1,643 @@
+// Native execution: operations run by the CPU's own kernels, on host memory, as they come (`run_immediately`) or from the recorded graph (`evaluate`).
+#include "operation.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+namespace lazytorch {
+
+// ---------------------------------------------------------------- bytes in host memory
+
+at::Tensor alias(const at::Tensor& tensor, const c10::Storage& host) {
+  auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return made;
+}
+
+static c10::Storage new_bytes(size_t nbytes, bool zeroed) {
+  const int64_t n = nbytes;
+  const auto options = at::TensorOptions(at::kByte);
+  return (zeroed ? at::zeros({n}, options) : at::empty({n}, options)).storage();
+}
+
+void make_writable(Buffer* b, bool keep) {
+  if (!b->array) {
+    set_array(b, c10::make_intrusive<Array>(new_bytes(b->nbytes, keep)), b->layout);
+  } else if (b->array.use_count() != 1 || b->array->shared || b->array->host.use_count() != 1) {
+    c10::Storage fresh = new_bytes(b->nbytes, false);
+    if (keep && b->nbytes) memcpy(fresh.mutable_data(), b->array->host.data(), b->nbytes);
+    set_array(b, c10::make_intrusive<Array>(std::move(fresh)), b->layout);
+  } else {
+    b->array->let_go();
+    b->node = nullptr;
+    b->epoch = ~0ull;
+  }
+  State& s = state();
+  if (b->born != s.trace) b->born = s.trace, s.fresh++;
+}
+
+// What stands in the way of using a buffer's bytes.
+enum class Obstacle { NONE, PENDING, AWAY, BARRIER };
+
+static Obstacle obstacle(Buffer* b, ArrayPtr& away) {
+  if (b->pending) return Obstacle::PENDING;
+  if (!b->array) {
+    set_array(b, c10::make_intrusive<Array>(new_bytes(b->nbytes, true)), b->layout);
+  } else if (!b->array->host) {
+    away = b->array;
+    return Obstacle::AWAY;
+  }
+  return Obstacle::NONE;
+}
+
+void run_pending() {
+  Gil gil;
+  state().keep_immediate = state().immediate.load();
+  try {
+    call("run_natively", PyTuple_New(0));
+  } catch (...) {
+    state().keep_immediate = false;
+    throw;
+  }
+  state().keep_immediate = false;
+}
+
+static void overcome(Obstacle what, const ArrayPtr& away) {
+  if (what == Obstacle::PENDING) return run_pending();
+  if (what == Obstacle::AWAY) return (void)pull(away);
+  Gil gil;
+  TraceLock wait;  // for another thread's barrier
+  drain();
+  std::lock_guard<std::mutex> lock(state().mutex);
+  TORCH_CHECK(!state().in_barrier, "lazy: an operation was recorded while a barrier runs on the same thread, as by a finaliser or a callback");
+}
+
+void ensure_bytes(const at::Tensor& tensor) {
+  for (;;) {
+    ArrayPtr away;
+    Obstacle what;
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      what = state().in_barrier ? Obstacle::BARRIER : obstacle(buffer_of(tensor), away);
+    }
+    if (what == Obstacle::NONE) return;
+    overcome(what, away);
+  }
+}
+
+// ---------------------------------------------------------------- where traces end, and how often they began alike
+
+// One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
+constexpr uint64_t kExamineEvery = 1024;
+
+void boundary(std::vector<ArrayPtr>& released) {
+  State& s = state();
+  if (!s.first && !s.lent) {  // leaves of what was begun and not recorded
+    released.swap(s.leaves);
+    s.floats.clear();
+    s.ints.clear();
+    s.epoch++;
+  }
+  s.prefix = 0;
+  s.immediate = s.tier.load() == State::NATIVE;
+  s.log.clear();
+  s.followed.clear();
+  s.trace++;
+  s.fresh = 0;
+  s.examine = s.trace % kExamineEvery == 0;
+  s.immediate_traces += s.run_in_trace != 0;
+  s.run_in_trace = 0;
+  s.due.store(0);
+}
+
+void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
+  if (state().immediate.load(std::memory_order_relaxed) && b->born == state().trace) boundary(released);
+}
+
+// One place a prefix, overwritten by whatever else falls there: this only decides what is worth recording, never what is computed.
+struct Sight {
+  uint64_t prefix = 0, numbers = 0;
+  int times = 0;
+  bool vary = false;
+};
+static Sight& sight(uint64_t prefix) {
+  static auto* table = new std::vector<Sight>(1 << 16);
+  return (*table)[prefix >> 48];
+}
+int times_seen(uint64_t prefix) {
+  const Sight& found = sight(prefix);
+  return found.prefix == prefix ? found.times : 0;
+}
+bool numbers_vary(uint64_t prefix) {
+  const Sight& found = sight(prefix);
+  return found.prefix == prefix && found.vary;
+}
+void see(uint64_t prefix, uint64_t numbers) {
+  Sight& found = sight(prefix);
+  if (found.prefix != prefix) found = {prefix, numbers};
+  if (found.times < 1000) found.times++;
+  found.vary |= found.numbers != numbers;
+}
+
+uint64_t numbers(const Op& op, const IValue* a) {
+  uint64_t h = 0;
+  auto one = [&](const IValue& v) {
+    double d = v.isDouble() ? v.toDouble() : 0;
+    uint64_t bits;
+    memcpy(&bits, &d, 8);
+    h = mix(h, v.isInt() ? (uint64_t)v.toInt() : bits);
+  };
+  for (int i = 0; i < op.nargs; i++) {
+    const IValue& v = a[i];
+    if (v.isInt() || v.isDouble()) {
+      one(v);
+    } else if (v.isTensor()) {
+      const at::Tensor& t = v.toTensor();
+      if (t.defined() && t.device().is_cpu() && t.dim() == 0 && (t.scalar_type() == at::kDouble || t.scalar_type() == at::kLong))
+        h = mix(h, *static_cast<const uint64_t*>(t.const_data_ptr()));
+    } else if (v.isList() && op.args[i].number) {
+      for (const IValue& x : v.toListRef()) one(x);
+    }
+  }
+  return h;
+}
+
+static uint64_t describe(uint64_t h, const at::Tensor& t) {
+  if (!t.defined()) return mix(h, 6);
+  h = mix(h, (uint64_t)t.scalar_type() << 8 | (uint64_t)t.dim() << 16 | (uint64_t)is_lazy(t));
+  for (int64_t n : t.sizes()) h = mix(h, n);
+  return h;
+}
+
+uint64_t signature(const Op& op, const IValue* a) {
+  uint64_t h = op.id | (uint64_t)c10::typeMetaToScalarType(c10::get_default_dtype()) << 32;
+  for (int i = 0; i < op.nargs; i++) {
+    const IValue& v = a[i];
+    if (v.isTensor()) {
+      h = describe(h, v.toTensor());
+    } else if (v.isInt() && !op.args[i].number) {
+      h = mix(h, v.toInt());
+    } else if (v.isBool()) {
+      h = mix(h, v.toBool());
+    } else if (v.isIntList()) {
+      for (int64_t n : v.toIntVector()) h = mix(h, n);
+    } else if (v.isList() && !op.args[i].number) {
+      const auto items = v.toListRef();
+      h = mix(h, items.size());
+      for (const IValue& x : items)
+        if (x.isTensor()) h = describe(h, x.toTensor());
+    } else {
+      h = mix(h, v.isNone());
+    }
+  }
+  return h;
+}
+
+// ---------------------------------------------------------------- now
+
+template <class F>
+static void each_tensor(const Op& op, const IValue* a, F&& f) {
+  for (int i = 0; i < op.nargs; i++) {
+    if (a[i].isTensor()) {
+      f(i, a[i].toTensor());
+    } else if (a[i].isTensorList() || a[i].isOptionalTensorList()) {
+      for (const IValue& x : a[i].toListRef())
+        if (x.isTensor()) f(i, x.toTensor());
+    }
+  }
+}
+
+static bool covers(const at::Tensor& t, const Buffer* b) { return t.storage_offset() == 0 && t.nbytes() == b->nbytes && t.is_non_overlapping_and_dense(); }
+
+// Whether an argument's old contents do not matter: it is overwritten as a whole, and no other argument shows them.
+static bool overwritten(const Op& op, const IValue* a, int arg, const at::Tensor& t) {
+  if (!op.args[arg].write_only || !covers(t, buffer_of(t))) return false;
+  int sharing = 0;
+  each_tensor(op, a, [&](int, const at::Tensor& other) { sharing += other.defined() && is_lazy(other) && buffer_of(other) == buffer_of(t); });
+  return sharing == 1;
+}
+
+// Everything that the arguments need in host memory.
+static void prepare(const Op& op, const IValue* a) {
+  for (;;) {
+    ArrayPtr away;
+    Obstacle what = Obstacle::NONE;
+    {
+      std::lock_guard<std::mutex> lock(state().mutex);
+      if (state().in_barrier) what = Obstacle::BARRIER;
+      each_tensor(op, a, [&](int i, const at::Tensor& t) {
+        if (what != Obstacle::NONE || !t.defined()) return;
+        if (!is_lazy(t)) {
+          if (!t.device().is_cpu() || t.dim() != 0 || op.args[i].write || t.layout() != c10::kStrided) device_mismatch(op, i, t);
+          return;
+        }
+        Buffer* b = buffer_of(t);
+        if (overwritten(op, a, i, t)) {
+          if (b->pending) set_array(b, ArrayPtr(), nullptr);
+          return;
+        }
+        what = obstacle(b, away);
+      });
+      if (what == Obstacle::NONE) {
+        each_tensor(op, a, [&](int i, const at::Tensor& t) {
+          if (op.args[i].write && t.defined()) make_writable(buffer_of(t), !overwritten(op, a, i, t));
+        });
+        return;
+      }
+    }
+    overcome(what, away);
+  }
+}
+
+using Held = c10::SmallVector<std::pair<const c10::StorageImpl*, Buffer*>, 8>;
+
+static at::Tensor on_host(const at::Tensor& t, Held& held) {
+  if (!t.defined() || !is_lazy(t)) return t;
+  Buffer* b = buffer_of(t);
+  held.emplace_back(b->array->host.unsafeGetStorageImpl(), b);
+  return alias(t, b->array->host);
+}
+
+static IValue on_host(const IValue& v, Held& held) {
+  if (v.isTensor()) return on_host(v.toTensor(), held);
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    list.reserve(v.toListRef().size());
+    for (const IValue& x : v.toListRef()) list.push_back(on_host(x.toTensor(), held));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const IValue& x : v.toListRef()) x.isTensor() ? list.push_back(on_host(x.toTensor(), held)) : list.push_back(std::nullopt);
+    return list;
+  }
+  if (v.isDevice()) {
+    TORCH_CHECK(v.toDevice().type() != kDeviceType || v.toDevice().index() <= 0, "lazy: there is one lazy device, lazy:0; got ", v.toDevice());
+    return v.toDevice().type() == kDeviceType ? IValue(at::Device(at::kCPU)) : v;
+  }
+  return v;
+}
+
+// A result in host memory as a tensor of the device.
+static at::Tensor adopt(const at::Tensor& host, const Held& held) {
+  if (!host.defined()) return host;
+  TORCH_CHECK_NOT_IMPLEMENTED(host.layout() == c10::kStrided, "lazy: only strided tensors exist on the lazy device, not ", host.layout());
+  const at::Tensor plain = host.is_conj() || host.is_neg() ? host.resolve_conj().resolve_neg() : host;
+  Buffer* b = nullptr;
+  for (auto& [storage, buffer] : held)
+    if (storage == plain.storage().unsafeGetStorageImpl()) b = buffer;
+  if (b) {
+    retain(b);
+  } else {
+    State& s = state();
+    b = new Buffer();
+    b->nbytes = plain.storage().nbytes();
+    b->array = c10::make_intrusive<Array>(c10::Storage(plain.storage()));
+    b->born = s.trace;
+    s.fresh++;
+  }
+  at::Tensor made = make_bare_tensor(plain.scalar_type(), b);
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(plain.sizes(), plain.strides(), plain.storage_offset());
+  return made;
+}
+
+// An argument that the kernel resized has its new sizes.
+static void follow_resize(const at::Tensor& lazy, const at::Tensor& host) {
+  auto* t = lazy.unsafeGetTensorImpl();
+  Buffer* b = buffer_of(lazy);
+  if (b->nbytes != host.storage().nbytes()) {
+    b->nbytes = host.storage().nbytes();
+    b->layout = nullptr;
+    t->unsafe_storage().unsafeGetStorageImpl()->set_nbytes(b->nbytes);
+  }
+  if (!lazy.sizes().equals(host.sizes()) || !lazy.strides().equals(host.strides())) t->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+}
+
+static bool random_now(Op& op, Stack* stack, const IValue& generator) {
+  RandomState* random = random_state(generator);
+  auto [seed, counter] = seed_and_counter(random);
+  if (!draw(op, stack, seed, counter)) return false;
+  std::lock_guard<std::mutex> lock(state().mutex);
+  random->seed = seed, random->counter = counter, random->fresh = true;
+  return true;
+}
+
+bool run_immediately(Op& op, Stack* stack) {
+  State& s = state();
+  const size_t below = stack->size() - op.nargs;
+  IValue* a = stack->data() + below;
+  const IValue generator = op.generator >= 0 ? a[op.generator] : IValue();
+  const bool random = op.seeded && !(op.dropout >= 0 && a[op.dropout].isDouble() && a[op.dropout].toDouble() == 0);
+  if (random && !has_draw(op)) return false;
+  const uint64_t signed_by = signature(op, a), shown = numbers(op, a);
+  prepare(op, a);
+  c10::SmallVector<std::pair<IValue, int>, 4> written;  // and where its host side stands in `hosts`
+  Held held;
+  c10::SmallVector<IValue, 4> hosts;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    for (int i = 0; i < op.nargs; i++) {
+      IValue host = i == op.generator ? IValue() : on_host(a[i], held);
+      if (op.args[i].write) written.emplace_back(std::move(a[i]), (int)hosts.size()), hosts.push_back(host);
+      else if (a[i].isTensor() || a[i].isList()) written.emplace_back(std::move(a[i]), -1);  // keeps the buffers alive
+      a[i] = std::move(host);
+    }
+    s.prefix = mix(s.prefix, signed_by);
+    see(s.prefix, shown);
+    s.log.push_back(op.id);
+    s.recorded++, s.run_in_trace++, s.immediate_operations++;
+    if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
+  }
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    if (random) {
+      random_now(op, stack, generator);
+    } else {
+      op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    }
+  }
+  for (auto& [lazy, at] : written) {
+    if (at < 0) continue;
+    if (lazy.isTensor()) {
+      if (lazy.toTensor().defined()) follow_resize(lazy.toTensor(), hosts[at].toTensor());
+    } else if (lazy.isTensorList()) {
+      const auto from = hosts[at].toListRef(), to = lazy.toListRef();
+      for (size_t k = 0; k < to.size(); k++) follow_resize(to[k].toTensor(), from[k].toTensor());
+    }
+  }
+  for (int r = 0; r < op.nrets; r++) {
+    IValue& v = (*stack)[below + r];
+    if (op.alias[r] >= 0) {
+      int nth = 0;
+      for (int i = 0; i < op.alias[r]; i++) nth += op.args[i].write;
+      for (auto& [lazy, at] : written)
+        if (at == nth) v = lazy;
+    } else if (v.isTensor()) {
+      v = adopt(v.toTensor(), held);
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const IValue& x : v.toListRef()) list.push_back(adopt(x.toTensor(), held));
+      v = std::move(list);
+    }
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------- from the graph
+
+namespace {
+
+// A tensor in this geometry, copied if its strides differ.
+at::Tensor laid_out(const at::Tensor& t, const Geom* geom) {
+  if (has_geom(t.unsafeGetTensorImpl(), geom)) return t;
+  TORCH_INTERNAL_ASSERT(t.sizes().equals(geom->sizes) && t.scalar_type() == geom->dtype, "lazy: a native kernel gave ", t.toString(), t.sizes(),
+                        " where the graph has ", c10::toString(geom->dtype), IntArrayRef(geom->sizes));
+  auto made = at::empty_strided(geom->sizes, geom->strides, t.options());
+  made.copy_(t);
+  return made;
+}
+
+at::Tensor viewed(const at::Tensor& base, const Geom* layout, const Geom* view, int64_t offset) {
+  at::Tensor flat = base;
+  int64_t start = base.storage_offset();
+  if (layout->dtype != view->dtype) {
+    flat = base.as_strided({layout->numel}, {1}, start).view(view->dtype);
+    start = flat.storage_offset();
+  }
+  return flat.as_strided(view->sizes, view->strides, start + offset);
+}
+
+// Whether nobody else can see a node's value any more, so that it may be overwritten.
+bool sole(const Node* node) { return node->uses == 1 && node->value.use_count() == 1 && node->value.storage().use_count() == 1; }
+
+at::Tensor private_copy(const Node* node) {
+  if (sole(node)) return node->value;
+  auto made = at::empty_strided(node->value.sizes(), node->value.strides(), node->value.options());
+  made.copy_(node->value);
+  return made;
+}
+
+class Evaluation {
+ public:
+  bool run(const std::vector<Node*>& roots, const std::vector<const Geom*>& layouts, std::vector<at::Tensor>& results) {
+    static std::atomic<uint64_t> stamps{1};
+    stamp_ = stamps++;
+    bool all = true;
+    for (Node* root : roots) {
+      root->uses++;
+      all = all && visit(root);
+    }
+    try {
+      for (size_t k = 0; all && k < order_.size(); k++) all = compute(order_[k]);
+      for (size_t k = 0; all && k < roots.size(); k++) results.push_back(owned(roots[k]->value, layouts[k]));
+    } catch (...) {
+      clear(roots);
+      throw;
+    }
+    clear(roots);
+    return all;
+  }
+
+ private:
+  // The inputs of what computes a node, in order; false where they are not known here.
+  template <class F>
+  static void each_input(const Entry* e, F&& f) {
+    switch ((Tag)e->key[0]) {
+      case Tag::READ:
+      case Tag::READ_AT: f((Node*)e->key[1]); break;
+      case Tag::WRITE:
+      case Tag::WRITE_AT: f((Node*)e->key[1]), f((Node*)e->key[2]); break;
+      case Tag::OP:
+        for (auto& item : static_cast<const OpEntry*>(e)->items)
+          if (item.node) f(item.node);
+        break;
+      default: break;
+    }
+  }
+
+  static bool known(const Node* n) { return n->producer && n->epoch == state().epoch; }
+
+  bool visit(Node* root) {
+    if (!known(root)) return false;
+    std::vector<std::pair<const Entry*, bool>> stack{{root->producer, false}};
+    while (!stack.empty()) {
+      auto [entry, expanded] = stack.back();
+      stack.pop_back();
+      if (expanded) {
+        order_.push_back(entry);
+        continue;
+      }
+      if (entry->visited == stamp_) continue;
+      entry->visited = stamp_;
+      stack.emplace_back(entry, true);
+      bool all = true;
+      each_input(entry, [&](Node* n) {
+        n->uses++;
+        touched_.push_back(n);
+        all = all && known(n);
+        if (all && n->producer->visited != stamp_) stack.emplace_back(n->producer, false);
+      });
+      if (!all) return false;
+    }
+    return true;
+  }
+
+  static void give(Node* node, at::Tensor value) {
+    if (node->uses > 0) node->value = std::move(value);
+  }
+
+  bool compute(const Entry* e) {
+    State& s = state();
+    const auto& key = e->key;
+    switch ((Tag)key[0]) {
+      case Tag::LEAF: {
+        const Geom* layout = (const Geom*)key[2];
+        const ArrayPtr& array = s.leaves.at(key[1]);
+        TORCH_INTERNAL_ASSERT(array->host.nbytes() >= layout->nbytes(), "lazy: leaf ", key[1], " has ", array->host.nbytes(), " bytes where ",
+                              IntArrayRef(layout->sizes), " needs ", layout->nbytes());
+        at::Tensor whole = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(array->host), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                                     c10::scalarTypeToTypeMeta(layout->dtype));
+        whole.unsafeGetTensorImpl()->set_sizes_and_strides(layout->sizes, layout->strides);
+        give(e->node, std::move(whole));
+        return true;
+      }
+      case Tag::ZEROS: {
+        const Geom* geom = (const Geom*)key[1];
+        give(e->node, at::empty_strided(geom->sizes, geom->strides, at::TensorOptions(geom->dtype)).zero_());
+        return true;
+      }
+      case Tag::READ:
+      case Tag::READ_AT: {
+        const auto *layout = (const Geom*)key[2], *view = (const Geom*)key[3];
+        const int64_t offset = (Tag)key[0] == Tag::READ ? (int64_t)key[4] : s.ints[key[4]];
+        give(e->node, viewed(laid_out(((Node*)key[1])->value, layout), layout, view, offset));
+        break;
+      }
+      case Tag::WRITE:
+      case Tag::WRITE_AT: {
+        const auto *layout = (const Geom*)key[3], *view = (const Geom*)key[4];
+        const int64_t offset = (Tag)key[0] == Tag::WRITE ? (int64_t)key[5] : s.ints[key[5]];
+        at::Tensor base = laid_out(private_copy((Node*)key[1]), layout);
+        viewed(base, layout, view, offset).copy_(((Node*)key[2])->value);
+        give(e->node, std::move(base));
+        break;
+      }
+      case Tag::OP: {
+        if (!compute_op(*static_cast<const OpEntry*>(e))) return false;
+        break;
+      }
+      default: return false;
+    }
+    each_input(e, [](Node* n) {
+      if (--n->uses == 0) n->value.reset();
+    });
+    return true;
+  }
+
+  static IValue number(const Number& n, const IValue& literal) {
+    if (n.slot < 0) return literal;
+    State& s = state();
+    const at::Scalar value = n.type == 'f' ? at::Scalar(s.floats[n.slot]) : at::Scalar(s.ints[n.slot]);
+    if (!literal.isTensor()) return value;
+    at::Tensor made = at::scalar_tensor(value, at::TensorOptions(n.dtype));
+    made.unsafeGetTensorImpl()->set_wrapped_number(literal.toTensor().unsafeGetTensorImpl()->is_wrapped_number());
+    return made;
+  }
+
+  bool compute_op(const OpEntry& e) {
+    Op& op = *e.op;
+    Stack stack;
+    std::vector<at::Tensor> written;
+    size_t cursor = 0;
+    auto tensor = [&](int arg, const IValue& literal) -> IValue {
+      const Item& item = e.items[cursor++];
+      if (item.number >= 0) return number(e.numbers[item.number], literal);
+      if (!op.args[arg].write) return item.node->value;
+      written.push_back(op.args[arg].write_only ? at::empty_strided(item.geom->sizes, item.geom->strides, at::TensorOptions(item.geom->dtype)) : private_copy(item.node));
+      return written.back();
+    };
+    for (int i = 0; i < op.nargs; i++) {
+      const Argument& given = e.arguments[i];
+      switch (given.kind) {
+        case Argument::LITERAL: stack.push_back(given.value); break;
+        case Argument::ITEM: stack.push_back(tensor(i, given.value)); break;
+        case Argument::NUMBERS: {
+          c10::impl::GenericList list(c10::NumberType::get());
+          for (const IValue& x : given.value.toListRef()) list.push_back(number(e.numbers[e.items[cursor++].number], x));
+          stack.emplace_back(std::move(list));
+          break;
+        }
+        case Argument::TENSORS: {
+          c10::List<at::Tensor> list;
+          const auto literals = given.value.toListRef();
+          for (size_t k = 0; k < literals.size(); k++) list.push_back(given.present[k] ? tensor(i, literals[k]).toTensor() : at::Tensor());
+          stack.emplace_back(std::move(list));
+          break;
+        }
+        case Argument::OPTIONAL_TENSORS: {
+          c10::List<std::optional<at::Tensor>> list;
+          const auto literals = given.value.toListRef();
+          for (size_t k = 0; k < literals.size(); k++)
+            given.present[k] ? list.push_back(tensor(i, literals[k]).toTensor()) : list.push_back(std::nullopt);
+          stack.emplace_back(std::move(list));
+          break;
+        }
+      }
+    }
+    if (op.random) {
+      const at::Tensor words = e.items[cursor].node->value;
+      uint64_t seed = words.const_data_ptr<uint64_t>()[0], counter = words.const_data_ptr<uint64_t>()[1];
+      if (!has_draw(op) || !draw(op, &stack, seed, counter)) return false;
+      at::Tensor next = at::empty({2}, at::TensorOptions(ScalarType::UInt64));
+      next.mutable_data_ptr<uint64_t>()[0] = seed, next.mutable_data_ptr<uint64_t>()[1] = counter;
+      if (e.next_state) give(e.next_state, next);
+    } else {
+      op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    }
+    for (size_t r = 0; r < e.returns.size(); r++) {
+      const Return& made = e.returns[r];
+      if (made.kind == Return::TENSOR) {
+        const Output& o = e.outputs[made.index];
+        if (o.node && stack[r].toTensor().defined()) give(o.node, laid_out(stack[r].toTensor(), o.geom));
+      } else if (made.kind == Return::LIST) {
+        for (int k = 0; k < made.count; k++) give(e.outputs[made.index + k].node, laid_out(stack[r].toListRef()[k].toTensor(), e.outputs[made.index + k].geom));
+      }
+    }
+    for (size_t k = 0; k < e.writes.size(); k++)
+      if (e.writes[k].node) give(e.writes[k].node, laid_out(written[k], e.writes[k].geom));
+    return true;
+  }
+
+  // A result whose storage is exactly its bytes.
+  static at::Tensor owned(const at::Tensor& value, const Geom* layout) {
+    at::Tensor t = laid_out(value, layout);
+    if (t.storage_offset() == 0 && t.storage().nbytes() == layout->nbytes()) return t;
+    auto made = at::empty_strided(layout->sizes, layout->strides, t.options());
+    made.copy_(t);
+    return made;
+  }
+
+  void clear(const std::vector<Node*>& roots) {
+    for (Node* n : touched_) n->uses = 0, n->value.reset();
+    for (Node* n : roots) n->uses = 0, n->value.reset();
+  }
+
+  uint64_t stamp_ = 0;
+  std::vector<const Entry*> order_;
+  std::vector<Node*> touched_;
+};
+
+}  // namespace
+
+bool evaluate(const std::vector<Node*>& roots, const std::vector<const Geom*>& layouts, std::vector<at::Tensor>& results) {
+  for (size_t k = 0; k < state().leaves.size(); k++)
+    if (!state().leaves[k]->host) pull(state().leaves[k]);
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return Evaluation().run(roots, layouts, results);
+}
+
+}  // namespace lazytorch

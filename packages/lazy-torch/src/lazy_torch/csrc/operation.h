@@ -1,0 +1,63 @@
+// What is known of an ATen operation, shared by the recorder and by native execution.
+#pragma once
+
+#include "common.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace lazytorch {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+struct ArgSpec {
+  bool write = false;
+  bool write_only = false;  // its old value does not matter
+  bool number = false;      // Scalar, or a list of them, or a float that may be fed at run time
+  bool fixed = false;       // numbers here are never fed at run time
+  enum { PLAIN, DTYPE, DROP } kind = PLAIN;
+};
+
+enum Mode : int { UNKNOWN = -1, FALLBACK = 0, RECORD = 1, COMPOSE = 2 };
+
+struct Op {
+  c10::OperatorHandle handle;
+  uint32_t id;
+  std::string name;  // "add.Tensor"
+  int nargs, nrets;
+  std::vector<ArgSpec> args;
+  std::vector<int> alias;  // for each return the written argument that it is, or -1
+  int generator = -1;
+  bool composite, cpu_indices, is_copy, is_clone, is_zero;
+  bool seeded = false;  // torch says that it may draw random numbers
+  int dropout = -1;     // the argument that says how much, if there is one
+  std::atomic<int> mode{UNKNOWN};
+  bool random = false;  // the builder draws random numbers
+  std::atomic<bool> any_lifted{false};
+  Op(c10::OperatorHandle h, uint32_t i) : handle(std::move(h)), id(i) {}
+};
+
+inline c10::TypePtr strip_optional(c10::TypePtr t) {
+  return t->kind() == c10::TypeKind::OptionalType ? t->castRaw<c10::OptionalType>()->getElementType() : t;
+}
+[[noreturn]] void device_mismatch(const Op& op, int arg, const at::Tensor& tensor);
+
+// A hash of an operation and its arguments without the values of numbers and tensors: what repeats from step to step.
+uint64_t signature(const Op& op, const IValue* arguments);
+// The bits of the numbers among the arguments.
+uint64_t numbers(const Op& op, const IValue* arguments);
+// How often the trace has begun this way natively, and whether its last operation had other numbers at other times.
+int times_seen(uint64_t prefix);
+bool numbers_vary(uint64_t prefix);
+void see(uint64_t prefix, uint64_t numbers);
+
+// Run the CPU's kernel now, on the bytes that the arguments hold.  False where only recording can do it (random numbers of a kind without a kernel here).
+bool run_immediately(Op& op, Stack* stack);
+// The random operations that have a kernel here: the same numbers as the core's, in the arguments' order of the schema.  False for others.
+bool has_draw(const Op& op);
+bool draw(const Op& op, Stack* stack, uint64_t seed, uint64_t& counter);
+// The state of a random operation's generator as two words; GIL not held, mutex not held.
+std::pair<uint64_t, uint64_t> seed_and_counter(RandomState* random);
+
+}  // namespace lazytorch

@@ -1,0 +1,262 @@
+"""Native and compiled execution of the same programs: the same values, errors and random numbers, and no stall where nothing repeats."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import lazy_core
+from lazy_core import compiling, tiers
+from lazy_core.allowance import allowance
+
+LAZY = "lazy"
+
+
+@pytest.fixture(params=["auto", "native", "compiled"])
+def tier(request: pytest.FixtureRequest) -> Any:
+    """The tiers in turn; in "auto" learning is not rationed, so that every test learns."""
+    with lazy_core.options(tier=request.param, learn_percent=10_000):
+        allowance.restart()
+        yield request.param
+        lazy_core.barrier()
+        compiling.wait(60)
+
+
+def train(
+    device: str, make: Callable[[], nn.Module], optimizer: Callable[..., torch.optim.Optimizer], steps: int, settle: bool = False
+) -> Any:
+    """Losses and parameters of a small training run."""
+    torch.manual_seed(0)
+    model = make().to(device)
+    opt = optimizer(model.parameters())
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for step in range(steps):
+        x = torch.randn(8, 12, generator=generator).to(device)
+        y = torch.randint(0, 5, (8,), generator=generator).to(device)
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        opt.step()
+        losses.append(loss.detach())
+        if settle and step % 4 == 3:
+            lazy_core.barrier()
+            assert compiling.wait(60)
+    return torch.stack(losses).cpu(), [p.detach().cpu() for p in model.parameters()]
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 5))
+
+
+@pytest.mark.parametrize("optimizer", [
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    lambda p: torch.optim.Adam(p, 1e-2),
+    lambda p: torch.optim.AdamW(p, 1e-2, foreach=False),
+])  # fmt: skip
+def test_training_is_the_same_on_every_tier_and_across_the_change(tier: str, optimizer: Any) -> None:
+    """Natively, recorded and run natively, compiled in turns, and compiled: twenty steps pass through all of it in auto."""
+    expected = train("cpu", mlp, optimizer, 20)
+    found = train(LAZY, mlp, optimizer, 20, settle=True)
+    torch.testing.assert_close(found[0], expected[0], rtol=2e-5, atol=2e-5)
+    for mine, theirs in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=5e-4, atol=5e-5)
+
+
+def test_what_repeats_is_compiled_and_what_is_compiled_was_measured() -> None:
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        lazy_core.reset_report()
+        train(LAZY, mlp, lambda p: torch.optim.SGD(p, 0.1), 30, settle=True)
+        assert lazy_core.report().counters["compiles"] >= 1
+        decided = [t for t in tiers.trials() if t.verdict is not None]
+        assert decided
+        for trial in decided:
+            assert trial.native_runs > 0
+            assert trial.reason
+
+
+def test_shapes_that_never_repeat_compile_nothing() -> None:
+    w = torch.randn(6, 6).to(LAZY)
+    with lazy_core.options(tier="auto"):
+        lazy_core.reset_report()
+        for n in range(1, 40):
+            x = torch.ones(n, 6, device=LAZY)
+            assert (x @ w).relu().sum(1).shape == (n,)
+            assert (x @ w)[0, 0].item() == pytest.approx(w.cpu().sum(0)[0].item(), rel=1e-5)
+        assert compiling.wait(30)
+        assert lazy_core.report().counters["compiles"] == 0
+
+
+def test_tiny_work_is_left_to_the_cpu() -> None:
+    """A few small operations and a read cost more to hand over than to run."""
+    x = torch.ones(4).to(LAZY)
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        lazy_core.reset_report()
+        for k in range(200):
+            assert (x * k + 1).sum().item() == 4 * (k + 1)
+        assert compiling.wait(30)
+        assert lazy_core.report().counters["compiles"] == 0
+
+
+def test_random_numbers_do_not_depend_on_the_tier() -> None:
+    """Every kind of draw, from the same seed, natively and compiled; and the state afterwards."""
+
+    def draws() -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        made = [torch.rand(5, 3, device=LAZY), torch.randn(7, device=LAZY), torch.rand(3, device=LAZY, dtype=torch.float64)]
+        made += [torch.randn(3, device=LAZY, dtype=torch.float64), torch.randint(-3, 90, (11,), device=LAZY)]
+        made += [torch.randperm(13, device=LAZY), torch.bernoulli(torch.full((9,), 0.3, device=LAZY))]
+        made += [F.dropout(torch.ones(4, 10, device=LAZY), 0.4), torch.empty(6, device=LAZY).exponential_(2.0)]
+        made += [torch.empty(6, device=LAZY).bernoulli_(0.6), torch.empty(5, device=LAZY, dtype=torch.bfloat16).uniform_(-1, 1)]
+        made += [torch.empty(4, device=LAZY).cauchy_(), torch.multinomial(torch.ones(6, device=LAZY), 3)]
+        made += [torch.empty(8, device=LAZY, dtype=torch.int16).random_(), torch.rand(2, device=LAZY)]
+        return [t.cpu() for t in made]
+
+    found = {}
+    for name in ("compiled", "native"):
+        with lazy_core.options(tier=name):
+            found[name] = draws()
+    for k, (compiled, native) in enumerate(zip(found["compiled"], found["native"], strict=True)):
+        torch.testing.assert_close(native, compiled, rtol=1e-5, atol=1e-6, msg=lambda m, k=k: f"draw {k}: {m}")
+
+
+def test_views_and_writes_across_changes_of_tier() -> None:
+    """Storages hold the same bytes whoever wrote them last."""
+    x, base = torch.zeros(4, 6, device=LAZY), torch.zeros(4, 6)
+    for round_, name in enumerate(["native", "compiled", "auto", "compiled", "native", "native", "compiled"]):
+        with lazy_core.options(tier=name):
+            for t in (x, base):
+                view = t.t()[1:4]
+                view.add_(round_)
+                t[:, 0] = round_
+                t[1].mul_(2)
+                view[:, ::2].copy_(view[:, 1::2])
+                flat = t.view(-1)
+                flat[3:9] += flat[10:16]
+            torch.testing.assert_close(x.cpu(), base, rtol=0, atol=0)
+            torch.testing.assert_close(x.t()[2:4].contiguous().cpu(), base.t()[2:4], rtol=0, atol=0)
+
+
+def test_a_cpu_copy_does_not_change_with_the_tensor(tier: str) -> None:
+    x = torch.arange(4.0).to(LAZY)
+    before, array = x.cpu(), x.cpu().numpy()
+    x.add_(1)
+    y = x + 1
+    lazy_core.barrier()
+    assert before.tolist() == array.tolist() == [0, 1, 2, 3]
+    assert y.tolist() == [2, 3, 4, 5]
+
+
+def test_an_uploaded_tensor_is_a_copy(tier: str) -> None:
+    host = torch.ones(3)
+    x = host.to(LAZY)
+    host.add_(1)
+    y = x * 2
+    host.add_(1)
+    x.add_(5)
+    assert y.tolist() == [2, 2, 2]
+    assert x.tolist() == [6, 6, 6]
+    assert host.tolist() == [3, 3, 3]
+
+
+def test_errors_are_the_librarys_on_every_tier(tier: str) -> None:
+    x = torch.ones(3, device=LAZY)
+    with pytest.raises(RuntimeError, match="size of tensor a"):
+        x + torch.ones(4, device=LAZY)
+    with pytest.raises(RuntimeError, match="same device"):
+        x + torch.ones(3)
+    with pytest.raises(IndexError):
+        x.sum(2)
+    with pytest.raises(RuntimeError, match=r"can't be cast|not possible"):
+        torch.ones(3, dtype=torch.int64, device=LAZY).add_(1.5)
+    assert (x + 1).tolist() == [2, 2, 2]
+
+
+def test_results_that_alias_and_resize(tier: str) -> None:
+    """`out=`, `resize_`, `set_`, `.data =`, results with strides of their own."""
+    out = torch.empty(0, device=LAZY)
+    with pytest.warns(UserWarning, match="resized") if tier == "never" else _nothing():
+        torch.add(torch.ones(2, 3, device=LAZY), 1, out=out)
+    assert out.tolist() == [[2, 2, 2], [2, 2, 2]]
+    x = torch.arange(6.0).to(LAZY)
+    y = x.view(2, 3)
+    x.data = torch.ones(6, device=LAZY)
+    assert y.tolist() == [[0, 1, 2], [3, 4, 5]]
+    y.t().mul_(2)
+    assert y.flatten().tolist() == [0, 2, 4, 6, 8, 10]
+    z = torch.ones(2, 3, 4, 4, device=LAZY).to(memory_format=torch.channels_last)
+    assert (z * 2).is_contiguous(memory_format=torch.channels_last)
+    assert (z * 2).sum().item() == 192
+
+
+class _nothing:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["compiled", "native", "auto"])
+def test_batch_norm_updates_its_statistics(name: str) -> None:
+    """Written to although the schema does not say so."""
+    with lazy_core.options(tier=name, learn_percent=10_000):
+        norm, plain = nn.BatchNorm1d(5).to(LAZY), nn.BatchNorm1d(5)
+        generator = torch.Generator().manual_seed(3)
+        for _ in range(6):
+            x = torch.randn(7, 5, generator=generator)
+            torch.testing.assert_close(norm(x.to(LAZY)).cpu(), plain(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(norm.running_var.cpu(), plain.running_var, rtol=1e-5, atol=1e-6)
+        assert norm.num_batches_tracked.item() == 6
+
+
+def run(code: str, **env: str) -> str:
+    """The output of a program in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=180, env={**os.environ, "LAZY_CACHE_DIR": "off", "LAZY_TIER": "auto", **env},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_results_wait_for_no_import() -> None:
+    """Neither jax nor the core is imported before something has repeated."""
+    out = run(
+        """
+        import sys, torch
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2)).to("lazy")
+        opt = torch.optim.Adam(model.parameters())
+        loss = model(torch.randn(3, 4, device="lazy")).square().sum()
+        loss.backward(); opt.step(); opt.zero_grad()
+        print(loss.item() > 0, "jax" in sys.modules, "lazy_core" in sys.modules)
+        """
+    )
+    assert out == "True False False\n"
+
+
+def test_exit_while_something_is_being_compiled() -> None:
+    """The process ends in order, with its own exit status."""
+    out = run(
+        """
+        import torch, lazy_core
+        from lazy_core import compiling
+        lazy_core.config.set("learn_percent", 10000)
+        w = [torch.randn(64, 64, device="lazy") for _ in range(30)]
+        for step in range(40):
+            x = torch.ones(64, 64, device="lazy")
+            for m in w:
+                x = torch.tanh(x @ m) + x.sin()
+            lazy_core.barrier()
+            if compiling._busy:
+                break
+        print("compiling", compiling._busy)
+        """
+    )
+    assert out.startswith("compiling")
