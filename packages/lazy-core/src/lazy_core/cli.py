@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(read: Report, target: str | None) -> int:
     if target is None:
-        print(read)
+        read.show()
     else:
         with open(target, "w", encoding="utf-8") as file:
             file.write(read.to_html())
@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"lazy: frontend {args.frontend!r} has no way to run unchanged scripts; run the script with python", file=sys.stderr)
         return 2
     status = int(runner(args.script, args.arguments) or 0)
-    print(report(), file=sys.stderr)
+    report().show(sys.stderr)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             file.write(report().to_json())

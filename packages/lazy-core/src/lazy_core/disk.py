@@ -35,7 +35,7 @@ from .shape import Shape
 _MAGIC = b"LZT1"
 _HEADER = struct.Struct("<4sQQ")  # magic, bytes of packed text, bytes of payload
 _DIGEST_BYTES = 32
-_OURS = ("index-", "program-", "shapes", ".new-")
+_OURS = ("index-", "program-", "verdict-", "shapes", ".new-")
 
 
 def default_folder() -> Path:

@@ -45,10 +45,9 @@ def graph_text(outputs: tuple[Expr, ...]) -> str:
         number[id(item)] = len(number)
         if isinstance(item, Node):
             shapes = ", ".join(str(e.shape) for e in item.outputs)
-            args = ", ".join(_name(number, e) for e in item.inputs)
-            attributes = f", {item.attrs.name}" if item.attrs.kwargs else ""
+            args = ", ".join([_name(number, e) for e in item.inputs] + ([item.attrs.name] if item.attrs.kwargs else []))
             site = f"    # {item.site}" if item.site else ""
-            lines.append(f"%{number[id(item)]} = {shapes} {item.op.name}({args}{attributes}){site}")
+            lines.append(f"%{number[id(item)]} = {shapes} {item.op.name}({args}){site}")
         else:
             lines.append(f"%{number[id(item)]} = {item.shape} {item._describe()}")
     lines.append("return " + ", ".join(_name(number, e) for e in outputs))

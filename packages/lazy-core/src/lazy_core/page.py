@@ -1,156 +1,193 @@
 """The report as one self-contained HTML page.
 
-Owns: the page's markup, style and its few lines of script; nothing is fetched from anywhere.  May import `events` for its types only.
+Owns: the page's markup.  Its style and script are `page.css` and `page.js`, and become part of it: nothing is fetched from anywhere.
+May import `drawing`, `summary`, and `events` for its types only.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from . import drawing, summary
+from .summary import Report
 
 if TYPE_CHECKING:
     from .events import Event
 
 
-class Report(Protocol):
-    """What the page shows of a report (see `report.Report`)."""
-
-    @property
-    def counters(self) -> dict[str, float]:
-        """Counts by name."""
-        ...
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The latest events, oldest first."""
-        ...
-
-    @property
-    def fallbacks(self) -> dict[str, int]:
-        """How often each operation fell back."""
-        ...
-
-    @property
-    def graphs(self) -> dict[int, tuple[str, str]]:
-        """Compiled graphs by number."""
-        ...
+_STYLE, _SCRIPT = (resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+_LANES = {
+    "record": "recording, the program's own Python, and waiting for results",
+    "compile": "making programs",
+    "native": "running operations natively",
+    "execute": "handing programs to the device",
+    "host_read": "values asked for by the host",
+    "fallback": "operations outside the lazy system",
+}
+_LANE_HEIGHT = 26
 
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --compile: #d9822b; --execute: #2d6cdf; --read: #6b8e4e; --fall: #c23b3b; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; }
-h2 { font-size: 1.15rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; }
-td, th { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code, pre { font: 13px/1.45 ui-monospace, monospace; }
-pre { overflow: auto; max-height: 30rem; border: 1px solid var(--line); padding: .6rem; }
-.counters { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .5rem; }
-.counters div { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .7rem; }
-.counters b { display: block; font-size: 1.3rem; }
-svg { width: 100%; border: 1px solid var(--line); border-radius: .4rem; }
-.key span { margin-right: 1.2rem; }
-.key i { display: inline-block; width: .8rem; height: .8rem; margin-right: .3rem; }
-.empty { opacity: .7; }
-"""
-_COLOURS = {"compile": "--compile", "execute": "--execute", "host_read": "--read", "fallback": "--fall"}
-_LANES = ("compile", "execute", "host_read", "fallback")
-
-
-def render(report: Report) -> str:
-    """The page of a report."""
-    counters = "".join(
-        f"<div><b>{value:.3f}</b>{name}</div>" if isinstance(value, float) else f"<div><b>{value:,}</b>{name}</div>"
-        for name, value in report.counters.items()
-    )
+def _document(title: str, body: str, script: str = "") -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lazy report</title><style>{_STYLE}</style></head><body>
-<h1>Lazy report</h1>
-<div class="counters">{counters}</div>
-<h2>Timeline</h2>{_timeline(report.events)}
-<h2>Causes</h2>{_causes(report.events)}
-<h2>Fallbacks</h2>{_fallbacks(report.fallbacks)}
-<h2>Compiled graphs</h2>{_graphs(report)}
+<title>{title}</title><style>{_STYLE}</style></head><body>
+{body}
+{f"<script>{script}</script>" if script else ""}
 </body></html>
 """
 
 
+def render(report: Report) -> str:
+    """The page of a report."""
+    sections = [
+        ("Timeline", _timeline(report.events)),
+        ("Why programs were compiled", _causes(report.events)),
+        ("Where traces ended", _lines(report.events)),
+        ("Fallbacks", _fallbacks(report)),
+        ("Compiled graphs", _graphs(report)),
+    ]
+    body = "".join(f"<section><h2>{name}</h2>{content}</section>\n" for name, content in sections)
+    head = f'<h1>Lazy report</h1><p class="lead">{html.escape(summary.headline(report.counters))}</p>'
+    return _document("Lazy report", f"{head}\n<div class='counters'>{_counters(report.counters)}</div>\n{body}", _SCRIPT)
+
+
 def render_graph(number: int, text: str, stablehlo: str) -> str:
-    """A page of one graph: its operations with the user's lines, linked from operand to definition, and its StableHLO."""
+    """A page of one graph: its picture, its operations with the user's lines, linked from operand to definition, and its StableHLO."""
+    picture = _picture(text)
+    body = f"""<h1>Graph {number}</h1>
+{f"<section><h2>Picture</h2>{picture}</section>" if picture else ""}
+<section><h2>Operations</h2><pre style="max-height: none">{_linked(text, "v")}</pre></section>
+<section><details><summary>StableHLO</summary><pre>{html.escape(stablehlo)}</pre></details></section>"""
+    return _document(f"Lazy graph {number}", body)
+
+
+def _counters(counters: dict[str, float]) -> str:
+    boxes = []
+    for name, value in counters.items():
+        kind = "zero" if not value else "bad" if name == "fallbacks" else ""
+        shown = f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+        boxes.append(f'<div class="{kind}"><b>{shown}</b>{name.replace("_", " ")}</div>')
+    return "".join(boxes)
+
+
+def _timeline(events: Sequence[Event]) -> str:
+    shown = [(e.kind, e.when - e.seconds, e.when, _title(e)) for e in events if e.kind in _LANES and e.when]
+    if not shown:
+        return '<p class="empty">Nothing happened yet.</p>'
+    shown += [("record", g.begin, g.end, f"{g.operations} operations recorded, up to {g.site}") for g in summary.recording(events)]
+    lanes = [lane for lane in _LANES if any(kind == lane for kind, *_ in shown)]
+    begin = min(start for _, start, _, _ in shown)
+    span = max(max(end for _, _, end, _ in shown) - begin, 1e-6)
+    bars = []
+    for kind, start, end, title in shown:
+        left, width = 1000 * (start - begin) / span, max(1000 * (end - start) / span, 1.2)
+        top = 4 + _LANE_HEIGHT * lanes.index(kind)
+        box = f'x="{left:.4f}" y="{top}" width="{width:.4f}" height="{_LANE_HEIGHT - 8}" fill="var(--{kind})"'
+        bars.append(f"<rect {box}><title>{html.escape(title)}</title></rect>")
+    names = "".join(f'<div title="{html.escape(_LANES[lane])}">{lane.replace("_", " ")}</div>' for lane in lanes)
+    height = _LANE_HEIGHT * len(lanes)
+    return (
+        f'<div class="lanes"><div class="names">{names}</div><div class="chart" data-span="{span:.9f}">'
+        f'<svg viewBox="0 0 1000 {height}" preserveAspectRatio="none" height="{height}" role="img" aria-label="timeline">'
+        f'{"".join(bars)}</svg><div class="ticks"></div></div></div>'
+        f'<p class="note">{span:.3f} s, the latest {len(events):,} events. The lane <b>record</b> reaches from the end of one barrier to '
+        "the beginning of the next: recording, the program's own Python, and waiting for results. The wheel zooms, dragging moves, "
+        "a double click shows everything.</p>"
+    )
+
+
+def _title(event: Event) -> str:
+    return f"{event.kind.replace('_', ' ')}: {event.cause} at {event.site or 'an unknown line'}, {event.seconds * 1e3:.3f} ms"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int) -> str:
+    """A table whose last columns, so many of them, are numbers; cells are HTML."""
+    first = len(heads) - numbers
+    head = "".join(f"<th{' class=n' if k >= first else ''}>{name}</th>" for k, name in enumerate(heads))
+    body = "".join(
+        "<tr>" + "".join(f"<td{' class=n' if k >= first else ''}>{cell}</td>" for k, cell in enumerate(row)) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _site(site: str | None) -> str:
+    return (
+        f'<code class="line" title="{html.escape(site)}">{html.escape(summary.short(site))}</code>'
+        if site
+        else '<span class="empty">unknown</span>'
+    )
+
+
+def _causes(events: Sequence[Event]) -> str:
+    rows = []
+    for e in events:
+        if e.kind in ("compile", "cache"):
+            link = f' <a href="#graph{e.graph}">graph {e.graph}</a>' if e.graph is not None else ""
+            tag = f'<span class="tag" style="background: var(--{"compile" if e.kind == "compile" else "record"})">{e.kind}</span>'
+            rows.append((tag, html.escape(e.cause) + link, _site(e.site), f"{e.operations:,}", f"{e.seconds:.3f}"))
+    if not rows:
+        return '<p class="empty">Nothing was compiled.</p>'
+    return _table(("event", "cause", "line", "operations", "seconds"), rows, 2)
+
+
+def _lines(events: Sequence[Event]) -> str:
+    found = summary.runs_by_line(events)
+    if not found:
+        return '<p class="empty">Nothing ran yet.</p>'
+    rows = [
+        (_site(r.site), html.escape(r.cause), f"{r.native:,}", f"{r.compiled:,}", f"{r.operations:,}", f"{r.seconds:.3f}")
+        for r in found[:30]
+    ]
+    note = f'<p class="note">The first 30 of {len(found)} lines.</p>' if len(found) > 30 else ""
+    return _table(("line of the last operation", "ended by", "native runs", "compiled runs", "operations a run", "seconds"), rows, 4) + note
+
+
+def _fallbacks(report: Report) -> str:
+    if not report.fallbacks:
+        return '<p class="empty">None: every operation was recorded.</p>'
+    latest = {e.cause.split(": ")[1]: e for e in report.events if e.kind == "fallback" and e.cause.count(": ") >= 2}
+    rows = []
+    for name, count in sorted(report.fallbacks.items(), key=lambda p: -p[1]):
+        event = latest.get(name.partition(":")[2])
+        reason = event.cause.split(": ", 2)[2] if event else ""
+        rows.append((f"<code>{html.escape(name)}</code>", html.escape(reason), _site(event.site) if event else "", f"{count:,}"))
+    return _table(("operation", "reason", "latest line", "times"), rows, 1)
+
+
+def _picture(text: str) -> str:
+    picture = drawing.draw(text)
+    return f'<div class="picture">{picture}</div>' if picture else ""
+
+
+def _linked(text: str, prefix: str) -> str:
+    """A graph's text, each operand a link to its definition."""
     name = re.compile(r"%(\d+)")
     lines = []
     for line in text.splitlines():
         escaped = html.escape(line)
         head, equals, rest = escaped.partition(" = ")
         defined = name.fullmatch(head) if equals else None
-        linked = name.sub(r'<a href="#v\1">%\1</a>', rest if defined else escaped)
-        lines.append(f'<span id="v{defined[1]}">{head}</span> = {linked}' if defined else linked)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lazy graph {number}</title><style>{_STYLE} :target {{ font-weight: bold; }} pre {{ max-height: none; }}</style></head><body>
-<h1>Graph {number}</h1>
-<pre>{chr(10).join(lines)}</pre>
-<details><summary>StableHLO</summary><pre>{html.escape(stablehlo)}</pre></details>
-</body></html>
-"""
-
-
-def _timeline(events: tuple[Event, ...]) -> str:
-    shown = [e for e in events if e.kind in _LANES and e.when]
-    if not shown:
-        return '<p class="empty">Nothing happened yet.</p>'
-    begin = min(e.when - e.seconds for e in shown)
-    span = max(max(e.when for e in shown) - begin, 1e-6)
-    bars = []
-    for event in shown:
-        left = 1000 * (event.when - event.seconds - begin) / span
-        width = max(1000 * event.seconds / span, 1.5)
-        top = 8 + 24 * _LANES.index(event.kind)
-        title = html.escape(f"{event.kind}: {event.cause} at {event.site or 'an unknown line'}, {event.seconds * 1e3:.3f} ms")
-        box = f'x="{left:.2f}" y="{top}" width="{width:.2f}" height="18" fill="var({_COLOURS[event.kind]})"'
-        bars.append(f"<rect {box}><title>{title}</title></rect>")
-    key = "".join(f'<span><i style="background:var({_COLOURS[k]})"></i>{k}</span>' for k in _LANES)
-    return (
-        f'<p class="key">{key} {span:.3f} s in all</p>'
-        f'<svg viewBox="0 0 1000 {16 + 24 * len(_LANES)}" preserveAspectRatio="none" height="{16 + 24 * len(_LANES)}" role="img" '
-        f'aria-label="timeline">{"".join(bars)}</svg>'
-    )
-
-
-def _causes(events: tuple[Event, ...]) -> str:
-    rows = "".join(
-        f"<tr><td>{e.kind}</td><td>{html.escape(e.cause)}"
-        + (f' (<a href="#graph{e.graph}">graph {e.graph}</a>)' if e.graph is not None else "")
-        + f'</td><td><code>{html.escape(e.site or "")}</code></td><td class="n">{e.operations}</td><td class="n">{e.seconds:.3f}</td></tr>'
-        for e in events
-        if e.kind in ("compile", "fallback", "cache")
-    )
-    if not rows:
-        return '<p class="empty">Nothing was compiled and nothing fell back.</p>'
-    return (
-        '<table><tr><th>event</th><th>cause</th><th>line</th><th class="n">operations</th><th class="n">seconds</th></tr>'
-        + rows
-        + "</table>"
-    )
-
-
-def _fallbacks(fallbacks: dict[str, int]) -> str:
-    if not fallbacks:
-        return '<p class="empty">None: every operation was recorded.</p>'
-    rows = "".join(
-        f'<tr><td>{html.escape(name)}</td><td class="n">{count}</td></tr>' for name, count in sorted(fallbacks.items(), key=lambda p: -p[1])
-    )
-    return f'<table><tr><th>operation</th><th class="n">times</th></tr>{rows}</table>'
+        linked = name.sub(rf'<a href="#{prefix}\1">%\1</a>', rest if defined else escaped)
+        lines.append(f'<span id="{prefix}{defined[1]}">{head}</span> = {linked}' if defined else linked)
+    return "\n".join(lines)
 
 
 def _graphs(report: Report) -> str:
     if not report.graphs:
         return '<p class="empty">None were compiled.</p>'
-    return "".join(
-        f'<details id="graph{number}"><summary>graph {number}: {text.count(chr(10))} lines</summary><pre>{html.escape(text)}</pre>'
-        f"<details><summary>StableHLO</summary><pre>{html.escape(stablehlo)}</pre></details></details>"
-        for number, (text, stablehlo) in report.graphs.items()
-    )
+    seconds = {e.graph: e for e in report.events if e.graph is not None}
+    parts = []
+    for number, (text, stablehlo) in report.graphs.items():
+        event = seconds.get(number)
+        about = f", {summary.short(event.site)}, compiled in {event.seconds:.3f} s" if event and event.site else ""
+        operations = f"{event.operations} operations" if event else f"{text.count(chr(10))} lines"
+        parts.append(
+            f'<details id="graph{number}"><summary>graph {number}: {operations}{html.escape(about)}</summary>{_picture(text)}'
+            f"<pre>{_linked(text, f'g{number}v')}</pre>"
+            f"<details><summary>StableHLO</summary><pre>{html.escape(stablehlo)}</pre></details></details>"
+        )
+    return "".join(parts)

@@ -1,6 +1,6 @@
 """The report: counters and events, for people and for programs.
 
-Owns: `Report`, `report()` and `reset_report()`.  May import `events`, `trace`.
+Owns: `Report`, `report()` and `reset_report()`, and its plain text.  May import `events`, `trace`, `page`, `terminal`, `summary`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
-from . import events, trace
+from . import events, summary, trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What happened since the last `reset_report()`.
+
+    `print(report)` writes plain text, `report.show()` tables in colour where it writes to a terminal.
 
     Attributes:
         counters: recorded, barriers, compiles, cache_hits, canonical_hits, disk_hits, native_runs, fallbacks, transfers (counts) and
@@ -66,16 +69,38 @@ class Report:
 
         return render(self)
 
+    def show(self, file: TextIO | None = None) -> None:
+        """Write the report: tables in colour on a terminal, plain text anywhere else.
+
+        Args:
+            file: where to; standard output by default.
+        """
+        stream = sys.stdout if file is None else file
+        if stream.isatty():
+            from . import terminal
+
+            terminal.show(self, stream)
+        else:
+            print(self, file=stream)
+
+    def __rich__(self) -> Any:
+        from . import terminal
+
+        return terminal.renderable(self)
+
+    def __repr__(self) -> str:
+        return f"<lazy report: {summary.headline(self.counters)}>"
+
     def __str__(self) -> str:
-        lines = ["lazy report", "  counters"]
+        lines = [f"lazy report: {summary.headline(self.counters)}", "  counters"]
         for name, value in self.counters.items():
             lines.append(f"    {name:<16} {value:.3f}" if isinstance(value, float) else f"    {name:<16} {value}")
         if self.fallbacks:
             lines.append("  fallbacks (operations that ran outside the lazy system)")
             lines += [f"    {count:>6} x {name}" for name, count in sorted(self.fallbacks.items(), key=lambda p: -p[1])]
         if self.events:
-            shown = [e for e in self.events if e.kind != "execute"][-20:]
-            lines.append(f"  events (the last {len(shown)}; {len(self.events)} are kept, executions included)")
+            shown = [e for e in self.events if e.kind not in ("execute", "native")][-20:]
+            lines.append(f"  events (the last {len(shown)}; {len(self.events)} are kept, runs included)")
             for event in shown:
                 size = f" [{event.operations} operations, {event.seconds:.3f} s]" if event.kind == "compile" else ""
                 lines.append(f"    {event.kind:<10} {event.cause}{size}  at {event.site or 'an unknown line'}")
