@@ -66,6 +66,24 @@ def test_constant_exponents_are_those_of_the_compiled_tier(exponent):
     np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(expected)]))
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "f2", ml_dtypes.bfloat16, "f4", "i8", "f8", "c8", "c16"])
+def test_selection_among_many_elements_keeps_their_bits(dtype):
+    """NaN payloads and signs of zeros too; a scalar, a row or a view may stand for an array."""
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(dtype)
+    x, y = (np.frombuffer(rng.bytes(40_000 * dtype.itemsize), f"u{min(dtype.itemsize, 8)}") for _ in range(2))
+    x, y = (a % 2 != 0 if dtype.kind == "b" else a.view(dtype).reshape(200, 200) for a in (x, y))
+    x, y = x.reshape(200, 200), y.reshape(200, 200)
+    mask = rng.random((200, 200)) < 0.5
+    (p, a, b, row, one), leaf = leaves_of([mask, x, y, x[0], x[0, 0]])
+    turned = apply(ops.transpose, b, perm=(1, 0))
+    for first, second, chosen, other in ((a, b, x, y), (row, b, x[0], y), (one, b, x[0, 0], y), (a, one, x, x[0, 0]), (a, turned, x, y.T)):
+        (found,) = evaluate([apply(ops.where, p, first, second)], leaf)
+        expected = np.where(mask, chosen, other)
+        assert found.dtype == dtype
+        assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
 UNARY = ["neg", "exp", "tanh", "sin", "abs", "square", "relu", "sigmoid", "floor", "identity"]
 BINARY = ["add", "sub", "mul", "maximum", "minimum", "atan2"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Node
-from .registry import BOOL, F32, Array, Function, builder, extension, kernel, kind, ufuncs, widening
+from .registry import BOOL, F32, Array, Function, builder, extension, in_pieces, kind, ufuncs, widening
 
 ufuncs(
     (0, 1),
@@ -43,10 +43,33 @@ _logic("logical_or", np.logical_or)
 _logic("logical_xor", np.logical_xor)
 
 
-@kernel("where")
-def where(pred: Array, x: Array, y: Array) -> Array:
-    """NumPy's, which broadcasts all three."""
-    return np.where(pred, x, y)
+# From so many elements on, selecting by bits wins over NumPy's branches.
+_MANY = 1 << 12
+
+
+@builder("where")
+def where(node: Node) -> Function:
+    """NumPy's, which broadcasts all three; of many elements by their bits, whose cost does not depend on how the mask alternates."""
+    pred, _, y = (e.shape for e in node.inputs)
+    after = node.outputs[0].shape
+    if pred.dims != after.dims or y is not after or after.size < _MANY or after.dtype.itemsize > 8:
+        return np.where
+    bits = np.dtype(f"i{after.dtype.itemsize}")
+
+    def piece(out: Array, mask: Array, first: Array, second: Array) -> None:
+        chosen = np.negative(mask.view(np.int8)).astype(bits)
+        np.bitwise_and(np.bitwise_xor(first, second, out=out), chosen, out=out)
+        np.bitwise_xor(out, second, out=out)
+
+    run = in_pieces(piece, bits)
+
+    def select(pred: Array, x: Array, y: Array) -> Array:
+        if not (pred.flags.c_contiguous and y.flags.c_contiguous and (x.ndim == 0 or x.flags.c_contiguous) and x.shape in ((), y.shape)):
+            return np.where(pred, x, y)
+        result: Array = run(pred, x.view(bits), y.view(bits))
+        return result.view(y.dtype)
+
+    return select
 
 
 @builder("clip", reuse=(0,))

@@ -7,6 +7,7 @@ materialised.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -78,43 +79,62 @@ class _Windows:
         self.window, self.strides, self.padding, self.dilation = window, strides, padding, dilation
         self.out = tuple([_out(*each) for each in zip(self.sizes, window, strides, padding, dilation, strict=True)])
 
-    def offsets(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], Array]]:
-        """For each place of a window: which windows have it inside, what they see, and where that is, flat over the trailing dims."""
-        per_dim = []
-        for size, out, w, s, (lo, _), d in zip(self.sizes, self.out, self.window, self.strides, self.padding, self.dilation, strict=True):
-            per_dim.append([_span(k, size, out, s, lo, d) for k in range(w)])
-        for spans in itertools.product(*per_dim):
-            if any(span is None for span in spans):
+    def offsets(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], int]]:
+        """For each place of a window: which windows have it inside, what they see, and how far it is from the window's origin, flat."""
+        per_dim = [
+            [(k * d, _span(k, size, out, s, lo, d)) for k in range(w)]
+            for size, out, w, s, (lo, _), d in zip(
+                self.sizes, self.out, self.window, self.strides, self.padding, self.dilation, strict=True
+            )
+        ]
+        for places in itertools.product(*per_dim):
+            spans = [span for _, span in places if span is not None]
+            if len(spans) < self.count:
                 continue
-            flat: Any = np.zeros((), np.int64)
-            for (_, seen), size in zip(spans, self.sizes, strict=True):  # type: ignore[misc]
-                flat = flat[..., None] * size + np.arange(seen.start, seen.stop, seen.step)
-            yield (..., *[s[0] for s in spans]), (..., *[s[1] for s in spans]), flat  # type: ignore[index]
+            distance = 0
+            for (along, _), size in zip(places, self.sizes, strict=True):
+                distance = distance * size + along
+            yield (..., *[s[0] for s in spans]), (..., *[s[1] for s in spans]), distance
 
-    def first(self) -> Array:
-        """The flat index of the first place of every window that is inside."""
-        flat: Any = np.zeros((), np.int64)
-        for size, out, s, (lo, _), d in zip(self.sizes, self.out, self.strides, self.padding, self.dilation, strict=True):
-            at = np.arange(out) * s - lo
-            at += (np.maximum(-at, 0) + d - 1) // d * d
-            flat = flat[..., None] * size + at
-        return np.asarray(flat)
+    def origins(self) -> list[Array]:
+        """For each dim where windows begin, which may be in the padding."""
+        return [np.arange(out) * s - lo for out, s, (lo, _) in zip(self.out, self.strides, self.padding, strict=True)]
+
+    def firsts(self) -> list[Array]:
+        """For each dim the first place of windows that is not in the padding before it."""
+        return [at + (np.maximum(-at, 0) + d - 1) // d * d for at, d in zip(self.origins(), self.dilation, strict=True)]
+
+    def flat(self, along: Sequence[Array]) -> Array:
+        """Places given dim by dim as one number over all of them: s64[*out]."""
+        result: Any = np.zeros((), np.int64)
+        for at, size in zip(along, self.sizes, strict=True):
+            result = result[..., None] * size + at
+        return result
 
 
 def _winners(x: Array, windows: _Windows) -> tuple[Array, Array]:
     """The largest of each window and its flat index: the first largest, or the last NaN."""
     dims = (*windows.lead, *windows.out)
     best = np.full(dims, _lowest(x.dtype), x.dtype)
-    index = np.empty(dims, np.int64)
-    index[...] = windows.first()
     careful = x.dtype.kind == "f" and bool(np.isnan(x).any())
-    for which, seen, place in windows.offsets():
-        value, held = x[seen], best[which]
+    distances = [0]
+    # The number of the place that won; later places have larger numbers, so that a maximum, which has no branches, keeps the last winner.
+    number = np.dtype(np.uint8 if math.prod(windows.window) < 255 else np.uint32)
+    winner = np.zeros(dims, number)
+    for which, seen, distance in windows.offsets():
+        value, held, won = x[seen], best[which], winner[which]
         better = np.greater(value, held)
         if careful:
             better |= np.isnan(value)
-        np.copyto(held, value, where=better)
-        np.copyto(index[which], place, where=better)
+        np.maximum(held, value, out=held)
+        np.maximum(won, np.multiply(better, number.type(len(distances)), dtype=number), out=won)
+        distances.append(distance)
+    origin = windows.flat(windows.origins())
+    index = np.take(np.array(distances, np.int64), winner)
+    index += origin
+    none = np.equal(winner, 0)
+    if none.any():  # nothing but the lowest number in sight
+        np.copyto(index, windows.flat(windows.firsts()), where=none)
     return best, index
 
 
@@ -126,15 +146,30 @@ def max_pool_with_indices(x: Array, *, window: Dims, strides: Dims, padding: Pad
 
 
 def _unpool(g: Array, index: Array, windows: _Windows) -> Array:
-    """Each window's gradient put where its index says, added up."""
+    """Each window's gradient added where its index says, if that is a place of the window."""
     values = wide(g)
-    result = np.zeros((*windows.lead, *windows.sizes), values.dtype)
-    zero = values.dtype.type(0)
-    for which, seen, place in windows.offsets():
-        part = np.where(np.equal(index[which], place), values[which], zero)
-        target = result[seen]
-        np.add(target, part, out=target)
-    return result.astype(g.dtype, copy=False)
+    size = math.prod(windows.sizes)
+    ok = np.logical_and(np.greater_equal(index, 0), np.less(index, size))
+    rest = index
+    per_dim = list(zip(windows.origins(), windows.sizes, windows.window, windows.dilation, strict=True))
+    for back, (origin, n, w, d) in enumerate(reversed(per_dim)):
+        along = [1] * windows.count
+        along[-1 - back] = -1
+        at = np.remainder(rest, n) - origin.reshape(along)
+        rest = np.floor_divide(rest, n)
+        ok &= np.greater_equal(at, 0)
+        ok &= np.less_equal(at, (w - 1) * d)
+        if d > 1:
+            ok &= np.equal(np.remainder(at, d), 0)
+    lead = math.prod(windows.lead)
+    result = np.zeros((lead, size), values.dtype)
+    rows = index.reshape(lead, -1) + (np.arange(lead) * size)[:, None]
+    chosen = ok.reshape(-1)
+    if chosen.all():
+        np.add.at(result.reshape(-1), rows.reshape(-1), values.reshape(-1))
+    else:
+        np.add.at(result.reshape(-1), rows.reshape(-1)[chosen], values.reshape(-1)[chosen])
+    return result.reshape(*windows.lead, *windows.sizes).astype(g.dtype, copy=False)
 
 
 @kernel("max_pool_with_indices_grad")
@@ -142,7 +177,7 @@ def max_pool_with_indices_grad(
     g: Array, indices: Array, *, input_dims: Dims, window: Dims, strides: Dims, padding: Padding, dilation: Dims
 ) -> Array:
     """From the indices; one that is no place of its window counts for nothing."""
-    return _unpool(g, indices, _Windows(input_dims, window, strides, padding, dilation))
+    return _unpool(g, indices.astype(np.int64, copy=False), _Windows(input_dims, window, strides, padding, dilation))
 
 
 @kernel("max_pool_grad")

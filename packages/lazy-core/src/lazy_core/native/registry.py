@@ -180,19 +180,19 @@ def ufuncs(reuse: Sequence[int], **table: Any) -> None:
         _register(name, ufunc(function), reuse)
 
 
-def in_pieces(function: Function) -> Callable[..., Any]:
+def in_pieces(function: Function, dtype: np.dtype | None = None) -> Callable[..., Any]:
     """A function of contiguous one-dimensional pieces, applied piece by piece so that its intermediates stay in the cache.
 
-    `function(out, *pieces)` fills `out`; operands must have the result's dims.
+    `function(out, *pieces)` fills `out`, of the first operand's dims and `dtype` or its own; operands have these dims or none.
     """
 
     def apply(*arrays: Array) -> Array:
         first = arrays[0]
-        result = np.empty(first.shape, first.dtype)
+        result = np.empty(first.shape, dtype or first.dtype)
         flat = result.reshape(-1)
-        rows = [a.reshape(-1) for a in arrays]
+        rows = [a.reshape(-1) if a.ndim or not first.ndim else a for a in arrays]
         for start in range(0, flat.size, _PIECE):
-            function(flat[start : start + _PIECE], *[r[start : start + _PIECE] for r in rows])
+            function(flat[start : start + _PIECE], *[r[start : start + _PIECE] if r.ndim else r for r in rows])
         return result
 
     return apply
