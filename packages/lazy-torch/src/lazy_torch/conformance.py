@@ -29,6 +29,14 @@ def _box(starts: Dims, limits: Dims, strides: Dims) -> tuple[slice, ...]:
     return tuple(slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True))
 
 
+_POLYNOMIALS = {
+    **{f"chebyshev_{k}": f"chebyshev_polynomial_{k}" for k in "tuvw"},
+    "hermite_h": "hermite_polynomial_h",
+    "hermite_he": "hermite_polynomial_he",
+    "laguerre_l": "laguerre_polynomial_l",
+    "legendre_p": "legendre_polynomial_p",
+}
+
 # ------------------------------------------------------------------ shapes
 
 
@@ -174,6 +182,11 @@ def _svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor]:
 def _eigh(x: Tensor) -> tuple[Tensor, Tensor]:
     w, v = torch.linalg.eigh(x)
     return w, (v * w.unsqueeze(-2).to(v.dtype)) @ v.mH
+
+
+def _eig(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eig(x)
+    return values, vectors.abs()
 
 
 def _triangular_solve(a: Tensor, b: Tensor, lower: bool, unit: bool, transpose: bool) -> Tensor:
@@ -372,6 +385,18 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
             "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma",
         )
     },
+    # special functions
+    "zeta": torch.special.zeta,
+    "igamma": torch.special.gammainc,
+    "igammac": torch.special.gammaincc,
+    "ndtri": torch.special.ndtri,
+    "erfcx": torch.special.erfcx,
+    "bessel_i0e": torch.special.i0e,
+    "bessel_i1e": torch.special.i1e,
+    "bessel_k0e": torch.special.scaled_modified_bessel_k0,
+    "bessel_k1e": torch.special.scaled_modified_bessel_k1,
+    **{name: getattr(torch.special, name) for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai")},
+    "orthogonal_polynomial": lambda x, n, kind: getattr(torch.special, _POLYNOMIALS[kind])(x, n),
     "cbrt": lambda x: torch.sgn(x) * torch.abs(x) ** (1 / 3),
     # logic and bits
     "logical_not": torch.logical_not,
@@ -459,6 +484,11 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "det": torch.linalg.det,
     "slogdet": lambda x: tuple(torch.linalg.slogdet(x)),
     "lu": lambda x: tuple(torch.linalg.lu_factor(x)),
+    "geqrf": lambda x: tuple(torch.geqrf(x)),
+    "householder_product": torch.linalg.householder_product,
+    "ormqr": lambda x, tau, y, left, transpose: torch.ormqr(x, tau, y, left, transpose),
+    "eig": _eig,
+    "matrix_exp": torch.linalg.matrix_exp,
     "fft": _fft,
     # convolution and pooling
     "conv": _conv,

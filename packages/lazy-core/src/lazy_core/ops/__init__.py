@@ -22,12 +22,14 @@ FAMILIES = (
     "fourier",
     "indexing",
     "linalg",
+    "matrices",
     "nn",
     "pooling",
     "random",
     "reductions",
     "shapes",
     "sorting",
+    "special",
     "strided",
 )
 
