@@ -22,7 +22,6 @@ _FUNCTIONAL = {
     "normal_": "normal_functional",
     "bernoulli_.float": "bernoulli.p",
     "index_put_": "index_put",
-    "_index_put_impl_": "index_put",
 }
 
 

@@ -14,6 +14,7 @@ from lazy_core.ir import Expr
 
 from . import aten
 from .promotion import F64, cast, filled, math_dtype, reshape
+from .shapes import crop, pad_
 
 _SPATIAL = "DHW"
 
@@ -48,11 +49,16 @@ def _check(input: Expr, weight: Expr, groups: int, transposed: bool) -> None:
         )
 
 
-def _transposed_dims(
-    x: Expr, w: Expr, stride: Any, padding: Any, dilation: Any, output_padding: Sequence[int], groups: int
-) -> tuple[int, ...]:
+def _spread(x: Expr, stride: Sequence[int], output_padding: Sequence[int]) -> tuple[Expr, tuple[int, ...]]:
+    """Whole strides of output padding are zeros behind the input; returns the padded input and what is left of the padding."""
     rank = x.shape.ndim - 2
-    out = output_padding if len(output_padding) == rank else tuple(output_padding) * rank
+    out = tuple(output_padding) if len(output_padding) == rank else tuple(output_padding) * rank
+    more = tuple(o // s for o, s in zip(out, stride, strict=True))
+    return pad_(x, (0,) * (rank + 2), (0, 0, *more)) if any(more) else x, tuple(o % s for o, s in zip(out, stride, strict=True))
+
+
+def _transposed_dims(x: Expr, w: Expr, stride: Any, padding: Any, dilation: Any, out: Sequence[int], groups: int) -> tuple[int, ...]:
+    rank = x.shape.ndim - 2
     space = tuple(
         (x.shape.dims[2 + i] - 1) * stride[i] - 2 * padding[i][0] + dilation[i] * (w.shape.dims[2 + i] - 1) + out[i] + 1
         for i in range(rank)
@@ -79,7 +85,8 @@ def convolution(
     rank = x.shape.ndim - 2
     kw = _settings(rank, stride, padding, dilation, groups)
     if transposed:
-        dims = _transposed_dims(x, w, kw["strides"], kw["padding"], kw["rhs_dilation"], output_padding, groups)
+        x, out = _spread(x, kw["strides"], output_padding)
+        dims = _transposed_dims(x, w, kw["strides"], kw["padding"], kw["rhs_dilation"], out, groups)
         y = ops.conv_input_grad(x, w, input_dims=dims, **kw)
     else:
         y = ops.conv(x, w, **kw)
@@ -129,10 +136,10 @@ def convolution_backward(
         grad_weight = filled(0, w.shape.dims, kind) if output_mask[1] else None
     else:
         if output_mask[0]:
-            grad = ops.conv(g, w, **kw) if transposed else ops.conv_input_grad(g, w, input_dims=x.shape.dims, **kw)
+            grad = crop(ops.conv(g, w, **kw), x.shape.dims) if transposed else ops.conv_input_grad(g, w, input_dims=x.shape.dims, **kw)
             grad_input = cast(grad, kind)
         if output_mask[1]:
-            left, right = (g, x) if transposed else (x, g)
+            left, right = (g, _spread(x, kw["strides"], output_padding)[0]) if transposed else (x, g)
             grad_weight = cast(ops.conv_filter_grad(left, right, filter_dims=w.shape.dims, **kw), kind)
     if output_mask[2]:
         grad_bias = cast(ops.sum(g, axes=(0, *range(2, rank + 2)), keepdims=False), kind)

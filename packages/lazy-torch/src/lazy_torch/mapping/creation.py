@@ -55,6 +55,11 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
     aten(f"new_{_name}")(_new)
 
 
+@aten("_efficientzerotensor")
+def efficient_zeros(size: Sequence[int], *, dtype: DType | None = None, **_: Any) -> Expr:
+    return filled(0, size, dtype or default_float())
+
+
 @aten("full")
 def full(size: Sequence[int], fill_value: Scalar, *, dtype: DType | None = None, **_: Any) -> Expr:
     return filled(fill_value, size, dtype or dtype_of(fill_value))
@@ -115,6 +120,16 @@ def arange(*bounds: Any, dtype: DType | None = None, **_: Any) -> Expr:
         start, end, step = int(start), int(end), int(step)
         return arange(start, end, step, dtype=kind)
     return _range(start, step, math.ceil((end - start) / step), kind)
+
+
+@aten("arange.start_out", static=("start", "end", "step"))
+def arange_out(start: Any, end: Any, step: Any = 1, *, out: Expr) -> Expr:
+    return arange(start, end, step, dtype=out.shape.dtype)
+
+
+@aten("arange.out", static=("end",))
+def arange_end_out(end: Any, *, out: Expr) -> Expr:
+    return arange(end, dtype=out.shape.dtype)
 
 
 def _range(start: float, step: float, count: int, kind: DType) -> Expr:

@@ -27,6 +27,7 @@ from .promotion import (
     cast,
     expand,
     filled,
+    iota,
     is_float,
     math_dtype,
     num,
@@ -61,7 +62,7 @@ def index(self: Expr, indices: Indices) -> Expr:
     return ops.index(self, *positions, axes=where, mode=MODE)
 
 
-@aten("index_put", "_index_put_impl", "_unsafe_index_put")
+@aten("index_put", "_index_put_impl_", "_unsafe_index_put")
 def index_put(self: Expr, indices: Indices, values: Expr, accumulate: bool = False, unsafe: bool = False) -> Expr:
     values = cast(values, self.shape.dtype) if values.shape.ndim == 0 else values
     if values.shape.dtype != self.shape.dtype:
@@ -332,6 +333,27 @@ def embedding_dense_backward(grad_output: Expr, indices: Expr, num_weights: int,
     if padding_idx >= 0:
         g = ops.where(reshape(ops.eq(i, num(padding_idx, i)), (n, 1)), num(0, g), g)
     return cast(ops.index_put(filled(0, (num_weights, width), wide), g, i, axes=(0,), accumulate=True), kind)
+
+
+# ------------------------------------------------------------------ counting
+
+
+@aten("nonzero_static")
+def nonzero_static(self: Expr, *, size: int, fill_value: int = -1) -> Expr:
+    """The first `size` positions that are not zero, the rest filled."""
+    n, rank = self.shape.size, self.shape.ndim
+    if n == 0 or size == 0 or rank == 0:
+        return filled(fill_value, (size, rank), I64)
+    hit = reshape(truth(self), (n,))
+    order = ops.argsort(cast(ops.logical_not(hit), I64), axis=0, descending=False, stable=True, dtype=I64)
+    count = ops.sum(cast(hit, I64), axes=(0,), keepdims=False)
+    flat = ops.take(order, iota((size,), 0), axis=0, mode="clip")
+    valid = ops.lt(iota((size,), 0), count)
+    columns = []
+    for k, d in enumerate(self.shape.dims):
+        below = math.prod(self.shape.dims[k + 1 :])
+        columns.append(ops.remainder(ops.floor_div(flat, num(below, flat)), num(d, flat)))
+    return ops.where(reshape(valid, (size, 1)), ops.stack(*columns, axis=1), num(fill_value, flat))
 
 
 # ------------------------------------------------------------------ searching

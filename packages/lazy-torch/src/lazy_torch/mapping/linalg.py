@@ -8,7 +8,6 @@ whether A is contiguous, and their derivatives rely on which; builders do not kn
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from lazy_core import ops
@@ -32,7 +31,6 @@ from .promotion import (
     is_half,
     is_static,
     math_dtype,
-    num,
     operand,
     reshape,
 )
@@ -188,60 +186,15 @@ def cross(self: Expr, other: Expr, *, dim: int = -1) -> Expr:
     return ops.sub(ops.mul(turned(x, -1), turned(y, -2)), ops.mul(turned(x, -2), turned(y, -1)))
 
 
-# ------------------------------------------------------------------ distances
-
-
-@aten("_cdist_forward")
-def cdist(x1: Expr, x2: Expr, p: float, compute_mode: int | None) -> Expr:
-    left = ops.expand_dims(x1, axes=(x1.shape.ndim - 1,))
-    right = ops.expand_dims(x2, axes=(x2.shape.ndim - 2,))
-    gap = ops.abs(ops.sub(left, right))
-    last = (gap.shape.ndim - 1,)
-    if gap.shape.dims[-1] == 0:
-        return filled(0, gap.shape.dims[:-1], gap.shape.dtype)
-    if p == 0:
-        return ops.sum(cast(ops.ne(gap, num(0, gap)), gap.shape.dtype), axes=last, keepdims=False)
-    if p == 1:
-        return ops.sum(gap, axes=last, keepdims=False)
-    if p == math.inf:
-        return ops.max(gap, axes=last, keepdims=False)
-    if p == 2:
-        return ops.sqrt(ops.sum(ops.mul(gap, gap), axes=last, keepdims=False))
-    return ops.pow(ops.sum(ops.pow(gap, num(p, gap)), axes=last, keepdims=False), num(1 / p, gap))
-
-
-@aten("_cdist_backward")
-def cdist_backward(grad: Expr, x1: Expr, x2: Expr, p: float, cdist: Expr) -> Expr:
-    left = ops.expand_dims(x1, axes=(x1.shape.ndim - 1,))
-    right = ops.expand_dims(x2, axes=(x2.shape.ndim - 2,))
-    gap = ops.sub(left, right)
-    size = ops.abs(gap)
-    g = ops.expand_dims(grad, axes=(grad.shape.ndim,))
-    d = ops.expand_dims(cdist, axes=(cdist.shape.ndim,))
-    zero = ops.eq(d, num(0, d))
-    safe = ops.where(zero, num(1, d), d)
-    sign = ops.sign(gap)
-    if p == 0:
-        return filled(0, x1.shape.dims, x1.shape.dtype)
-    if p == 1:
-        part = ops.mul(g, sign)
-    elif p == 2:
-        part = ops.where(zero, num(0, d), ops.mul(g, ops.div(gap, safe)))
-    elif p == math.inf:
-        part = ops.where(ops.eq(size, d), ops.mul(g, sign), num(0, d))
-    else:
-        ratio = ops.div(ops.mul(sign, ops.pow(size, num(p - 1, d))), ops.pow(safe, num(p - 1, d)))
-        part = ops.where(zero, num(0, d), ops.mul(g, ratio))
-    total = ops.sum(part, axes=(part.shape.ndim - 2,), keepdims=False)
-    extra = total.shape.ndim - x1.shape.ndim
-    over = tuple(i for i in range(total.shape.ndim) if i < extra or (total.shape.dims[i] != 1 and x1.shape.dims[i - extra] == 1))
-    return reshape(ops.sum(total, axes=over, keepdims=True), x1.shape.dims) if over else total
-
-
 # ------------------------------------------------------------------ factorisations
 
 
-def _square(name: str, x: Expr) -> int:
+def square(name: str, x: Expr) -> int:
+    """The size of square matrices.
+
+    Raises:
+        RuntimeError: they are not square, or of a dtype that has no factorisations.
+    """
     if x.shape.ndim < 2 or x.shape.dims[-1] != x.shape.dims[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {x.shape}")
     if is_half(x.shape.dtype) or not (is_float(x.shape.dtype) or is_complex(x.shape.dtype)):
@@ -254,23 +207,32 @@ def _swap(x: Expr) -> Expr:
     return ops.transpose(x, perm=(*range(n - 2), n - 1, n - 2))
 
 
-def _adjoint(x: Expr) -> Expr:
+def conj_transposed(x: Expr) -> Expr:
+    """The conjugate transpose of matrices."""
     return ops.conj(_swap(x)) if is_complex(x.shape.dtype) else _swap(x)
 
 
-def _info(x: Expr) -> Expr:
-    return filled(0, x.shape.dims[:-2], I32)
+def _info(packed: Expr) -> Expr:
+    """LAPACK's report on LU factors: the number, from 1, of the first pivot that is zero, or 0."""
+    n = min(packed.shape.dims[-2:])
+    if n == 0:
+        return filled(0, packed.shape.dims[:-2], I32)
+    last = packed.shape.ndim - 2
+    diagonal = ops.diagonal(packed, offset=0, axis1=last, axis2=last + 1)
+    zero = ops.eq(diagonal, operand(0, packed.shape.dtype))
+    at = ops.argmax(ops.convert(zero, dtype=I32), axis=last, keepdims=False, dtype=I32)
+    return ops.where(ops.any(zero, axes=(last,), keepdims=False), ops.add(at, operand(1, I32)), operand(0, I32))
 
 
 @aten("linalg_cholesky_ex")
 def cholesky_ex(self: Expr, *, upper: bool = False, check_errors: bool = False) -> tuple[Expr, Expr]:
-    _square("linalg.cholesky", self)
+    square("linalg.cholesky", self)
     if check_errors:
         raise UnsupportedError("linalg_cholesky_ex with check_errors reads the result")
-    lower = ops.cholesky(_adjoint(self) if upper else self)
+    lower = ops.cholesky(conj_transposed(self) if upper else self)
     n = lower.shape.ndim
     bad = ops.any(ops.isnan(ops.real(lower) if is_complex(lower.shape.dtype) else lower), axes=(n - 2, n - 1), keepdims=False)
-    return _adjoint(lower) if upper else lower, cast(bad, I32)
+    return conj_transposed(lower) if upper else lower, cast(bad, I32)
 
 
 @aten("cholesky")
@@ -280,13 +242,13 @@ def cholesky(self: Expr, upper: bool = False) -> Expr:
 
 @aten("linalg_inv_ex")
 def inv_ex(A: Expr, *, check_errors: bool = False) -> tuple[Expr, Expr]:
-    _square("linalg.inv", A)
-    return ops.inv(A), _info(A)
+    square("linalg.inv", A)
+    return ops.inv(A), _info(_factor(A)[0])
 
 
 @aten("linalg_solve_triangular")
 def solve_triangular(self: Expr, B: Expr, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Expr:
-    _square("linalg.solve_triangular", self)
+    square("linalg.solve_triangular", self)
     batch = broadcast_dims(self.shape.dims[:-2], B.shape.dims[:-2])
     a = expand(self, (*batch, *self.shape.dims[-2:]))
     b = expand(B, (*batch, *B.shape.dims[-2:]))
@@ -307,10 +269,10 @@ def qr(A: Expr, mode: str = "reduced") -> tuple[Expr, Expr]:
 
 @aten("_linalg_eigh")
 def eigh(A: Expr, UPLO: str = "L", compute_v: bool = True) -> tuple[Expr, Expr]:
-    _square("linalg.eigh", A)
+    square("linalg.eigh", A)
     half = ops.tril(A, k=0) if UPLO.upper() == "L" else ops.triu(A, k=0)
     strict = ops.tril(A, k=-1) if UPLO.upper() == "L" else ops.triu(A, k=1)
-    values, vectors = ops.eigh(ops.add(half, _adjoint(strict)))
+    values, vectors = ops.eigh(ops.add(half, conj_transposed(strict)))
     return values, vectors if compute_v else filled(0, (0,), A.shape.dtype)
 
 
@@ -334,7 +296,7 @@ def lu_factor_ex(A: Expr, *, pivot: bool = True, check_errors: bool = False) -> 
     if not pivot:
         raise UnsupportedError("LU without pivoting")
     packed, pivots = _factor(A)
-    return packed, pivots, _info(A)
+    return packed, pivots, _info(packed)
 
 
 @aten("lu_unpack")
@@ -370,9 +332,9 @@ def _permutation(pivots: Expr, m: int, kind: DType) -> Expr:
 
 @aten("linalg_lu_solve")
 def lu_solve(LU: Expr, pivots: Expr, B: Expr, *, left: bool = True, adjoint: bool = False) -> Expr:
-    n = _square("linalg.lu_solve", LU)
+    n = square("linalg.lu_solve", LU)
     if not left:
-        return _adjoint(lu_solve(LU, pivots, _adjoint(B), left=True, adjoint=not adjoint))
+        return conj_transposed(lu_solve(LU, pivots, conj_transposed(B), left=True, adjoint=not adjoint))
     batch = broadcast_dims(LU.shape.dims[:-2], B.shape.dims[:-2])
     packed = expand(LU, (*batch, n, n))
     p = expand(_permutation(pivots, n, LU.shape.dtype), (*batch, n, n))
@@ -380,7 +342,7 @@ def lu_solve(LU: Expr, pivots: Expr, B: Expr, *, left: bool = True, adjoint: boo
     if not adjoint:
         y = ops.triangular_solve(packed, ops.matmul(p, b), lower=True, unit=True, transpose=False)
         return ops.triangular_solve(packed, y, lower=False, unit=False, transpose=False)
-    turned = _adjoint(packed)
+    turned = conj_transposed(packed)
     y = ops.triangular_solve(turned, b, lower=True, unit=False, transpose=False)
     return ops.matmul(_swap(p), ops.triangular_solve(turned, y, lower=False, unit=True, transpose=False))
 
@@ -399,14 +361,14 @@ def triangular_solve(self: Expr, A: Expr, upper: bool = True, transpose: bool = 
 
 @aten("cholesky_solve")
 def cholesky_solve(self: Expr, input2: Expr, upper: bool = False) -> Expr:
-    lower = _adjoint(input2) if upper else input2
+    lower = conj_transposed(input2) if upper else input2
     y = solve_triangular(lower, self, upper=False)
-    return solve_triangular(_adjoint(lower), y, upper=True)
+    return solve_triangular(conj_transposed(lower), y, upper=True)
 
 
 @aten("cholesky_inverse")
 def cholesky_inverse(self: Expr, upper: bool = False) -> Expr:
-    n = _square("cholesky_inverse", self)
+    n = square("cholesky_inverse", self)
     return cholesky_solve(expand(ops.eye(n=n, m=n, k=0, dtype=self.shape.dtype), self.shape.dims), self, upper)
 
 

@@ -18,7 +18,7 @@ from .promotion import I64, broadcast_dims, cast, expand, filled, math_dtype, nu
 NONE, MEAN, SUM = 0, 1, 2
 
 
-def _reduce(x: Expr, reduction: int) -> Expr:
+def reduced(x: Expr, reduction: int) -> Expr:
     if reduction == NONE:
         return x
     total = ops.sum(x, axes=tuple(range(x.shape.ndim)), keepdims=False) if x.shape.ndim else x
@@ -29,7 +29,7 @@ def _loss(self: Expr, target: Expr, reduction: int, fn: Callable[[Expr, Expr], E
     kind = result_type(self, target)
     wide = math_dtype(kind)
     dims = broadcast_dims(self.shape.dims, target.shape.dims)
-    return cast(_reduce(expand(fn(cast(self, wide), cast(target, wide)), dims), reduction), kind)
+    return cast(reduced(expand(fn(cast(self, wide), cast(target, wide)), dims), reduction), kind)
 
 
 def _grad(grad_output: Expr, self: Expr, target: Expr, reduction: int, fn: Callable[[Expr, Expr], Expr]) -> Expr:
@@ -205,25 +205,3 @@ def nll_loss_backward(
     chosen = ops.one_hot(safe, depth=x.shape.dims[1], dtype=x.shape.dtype)
     moved = ops.transpose(chosen, perm=(0, chosen.shape.ndim - 1, *range(1, chosen.shape.ndim - 1)))
     return cast(reshape(ops.mul(moved, ops.expand_dims(slope, axes=(1,))), self.shape.dims), kind)
-
-
-# ------------------------------------------------------------------ margins
-
-
-@aten("multi_margin_loss", static=("p", "margin"))
-def multi_margin_loss(self: Expr, target: Expr, p: float = 1, margin: float = 1, weight: Expr | None = None, reduction: int = MEAN) -> Expr:
-    x, _, parts = _margins(self, target, p, margin, weight)
-    rows = ops.div(ops.sum(parts, axes=(1,), keepdims=False), num(x.shape.dims[1], x))
-    return _reduce(rows if self.shape.ndim > 1 or reduction != NONE else reshape(rows, ()), reduction)
-
-
-def _margins(self: Expr, target: Expr, p: float, margin: float, weight: Expr | None) -> tuple[Expr, Expr, Expr]:
-    x = self if self.shape.ndim > 1 else reshape(self, (1, max(self.shape.size, 1)))
-    t = reshape(cast(target, I64), (x.shape.dims[0], 1))
-    own = ops.take_along_axis(x, t, axis=1)
-    gap = ops.maximum(ops.add(ops.sub(num(margin, x), own), x), num(0, x))
-    parts = gap if p == 1 else ops.mul(gap, gap)
-    if weight is not None:
-        parts = ops.mul(parts, ops.take(weight, t, axis=0, mode="clip"))
-    mine = ops.eq(ops.iota(dims=x.shape.dims, axis=1, dtype=I64), t)
-    return x, t, ops.where(mine, num(0, x), parts)

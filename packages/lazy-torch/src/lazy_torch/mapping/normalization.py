@@ -331,3 +331,26 @@ def group_norm_backward(
         return cast(reshape(ops.sum(v, axes=(0, 3), keepdims=False), (C,)), param)
 
     return grad_input, channels(ops.mul(g, hat)) if output_mask[1] else None, channels(g) if output_mask[2] else None
+
+
+# ------------------------------------------------------------------ weight normalisation
+
+
+def _over(v: Expr, dim: int) -> tuple[int, ...]:
+    return tuple(i for i in range(v.shape.ndim) if i != dim % v.shape.ndim)
+
+
+@aten("_weight_norm_interface")
+def weight_norm(v: Expr, g: Expr, dim: int = 0) -> tuple[Expr, Expr]:
+    wide = cast(v, math_dtype(v.shape.dtype))
+    norms = ops.sqrt(ops.sum(ops.mul(wide, wide), axes=_over(v, dim), keepdims=True))
+    return cast(ops.mul(wide, ops.div(cast(g, wide.shape.dtype), norms)), v.shape.dtype), cast(norms, g.shape.dtype)
+
+
+@aten("_weight_norm_interface_backward")
+def weight_norm_backward(grad_w: Expr, saved_v: Expr, saved_g: Expr, saved_norms: Expr, dim: int) -> tuple[Expr, Expr]:
+    kind = math_dtype(saved_v.shape.dtype)
+    grad, v, g, norms = (cast(x, kind) for x in (grad_w, saved_v, saved_g, saved_norms))
+    along = ops.div(ops.sum(ops.mul(grad, v), axes=_over(v, dim), keepdims=True), norms)
+    grad_v = ops.mul(ops.div(g, norms), ops.sub(grad, ops.mul(v, ops.div(along, norms))))
+    return cast(grad_v, saved_v.shape.dtype), cast(along, saved_g.shape.dtype)

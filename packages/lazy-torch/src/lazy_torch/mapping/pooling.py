@@ -1,13 +1,13 @@
-"""Pooling and resampling: windows, adaptive windows, nearest and interpolated sizes, with gradients.
+"""Pooling over windows, and adaptive averages, with gradients.
 
-Owns: max_pool*, avg_pool*, adaptive pools, upsample_*. Adaptive averages and interpolation are products with small weight matrices, one a
-dimension, made from index arithmetic inside the graph; their gradients are products with the transposes.
+Owns: max_pool*, avg_pool*, _adaptive_avg_pool*. Adaptive averages are products with small weight matrices, one a dimension, made from index
+arithmetic inside the graph; their gradients are products with the transposes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lazy_core import ops
@@ -15,7 +15,7 @@ from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 
 from . import aten
-from .promotion import F32, I64, DType, cast, expand, filled, iota, is_float, math_dtype, num, reshape
+from .promotion import I64, DType, cast, expand, filled, iota, is_float, math_dtype, num, reshape
 
 Sizes = Sequence[int]
 Pads = tuple[tuple[int, int], ...]
@@ -69,49 +69,8 @@ def _max_pool(rank: int) -> None:
         )
 
 
-def _unpool(g: Expr, indices: Expr, x: Expr, rank: int) -> Expr:
-    """Add each gradient at the flat position that its maximum came from."""
-    kind = g.shape.dtype
-    wide = math_dtype(kind)
-    lead = math.prod(x.shape.dims[:-rank])
-    n, m = math.prod(x.shape.dims[-rank:]), math.prod(g.shape.dims[-rank:])
-    base = filled(0, (lead, n), wide)
-    if g.shape.size == 0:
-        return reshape(cast(base, kind), x.shape.dims)
-    flat = ops.scatter(base, reshape(cast(indices, I64), (lead, m)), reshape(cast(g, wide), (lead, m)), axis=1, reduce="add")
-    return reshape(cast(flat, kind), x.shape.dims)
-
-
 _max_pool(2)
 _max_pool(3)
-
-
-def _adaptive_max(rank: int) -> None:
-    @aten(f"adaptive_max_pool{rank}d")
-    def forward(self: Expr, output_size: Sizes) -> tuple[Expr, Expr]:
-        dims = self.shape.dims[-rank:]
-        if any(n % m for n, m in zip(dims, output_size, strict=True)):
-            raise UnsupportedError(f"adaptive_max_pool{rank}d from {dims} to {tuple(output_size)}: windows of unequal sizes")
-        k = tuple(n // m for n, m in zip(dims, output_size, strict=True))
-        values, indices = ops.max_pool_with_indices(self, window=k, strides=k, padding=((0, 0),) * rank, dilation=(1,) * rank)
-        return values, cast(indices, I64)
-
-    @aten(f"adaptive_max_pool{rank}d_backward")
-    def backward(grad_output: Expr, self: Expr, indices: Expr) -> Expr:
-        return _unpool(grad_output, indices, self, rank)
-
-
-_adaptive_max(2)
-_adaptive_max(3)
-
-
-@aten("max_unpool2d")
-def max_unpool2d(self: Expr, indices: Expr, output_size: Sizes) -> Expr:
-    lead, m, n = math.prod(self.shape.dims[:-2]), math.prod(self.shape.dims[-2:]), math.prod(output_size)
-    flat = ops.scatter(
-        filled(0, (lead, n), self.shape.dtype), reshape(cast(indices, I64), (lead, m)), reshape(self, (lead, m)), axis=1, reduce="set"
-    )
-    return reshape(flat, (*self.shape.dims[:-2], *output_size))
 
 
 # ------------------------------------------------------------------ average pooling
@@ -162,7 +121,7 @@ def _window_sum(x: Expr, k: tuple[int, ...], s: tuple[int, ...], p: Pads) -> Exp
     """Sums over windows of the trailing dims: a depthwise product, one matrix a dim."""
     for i, size in enumerate(k):
         a = x.shape.ndim - len(k) + i
-        x = _apply(x, a, _window_matrix(x.shape.dims[a], size, s[i], p[i], x.shape.dtype))
+        x = along(x, a, _window_matrix(x.shape.dims[a], size, s[i], p[i], x.shape.dtype))
     return x
 
 
@@ -174,7 +133,7 @@ def _window_matrix(n: int, size: int, stride: int, pads: tuple[int, int], kind: 
     return ops.convert(inside, dtype=kind)
 
 
-def _apply(x: Expr, a: int, matrix: Expr) -> Expr:
+def along(x: Expr, a: int, matrix: Expr) -> Expr:
     """Multiply one dimension of x by a matrix [out, in]."""
     perm = (*(i for i in range(x.shape.ndim) if i != a), a)
     moved = x if a == x.shape.ndim - 1 else ops.transpose(x, perm=perm)
@@ -188,7 +147,7 @@ def _apply(x: Expr, a: int, matrix: Expr) -> Expr:
     return ops.transpose(y, perm=tuple(back))
 
 
-def _transposed(matrix: Expr) -> Expr:
+def transposed(matrix: Expr) -> Expr:
     return ops.transpose(matrix, perm=(1, 0))
 
 
@@ -247,7 +206,7 @@ def _avg_pool(rank: int) -> None:
         g = _divide(cast(grad_output, math_dtype(kind)), counts)
         for i, size in enumerate(k):
             a = g.shape.ndim - rank + i
-            g = _apply(g, a, _transposed(_window_matrix(self.shape.dims[a], size, s[i], p[i], g.shape.dtype)))
+            g = along(g, a, transposed(_window_matrix(self.shape.dims[a], size, s[i], p[i], g.shape.dtype)))
         return cast(g, kind)
 
 
@@ -278,7 +237,7 @@ def _adaptive_avg(rank: int) -> None:
             return cast(ops.div(total, num(math.prod(x.shape.dims[-rank:]), total)), kind)
         for i, m in enumerate(output_size):
             a = x.shape.ndim - rank + i
-            x = _apply(x, a, _adaptive_matrix(x.shape.dims[a], m, x.shape.dtype))
+            x = along(x, a, _adaptive_matrix(x.shape.dims[a], m, x.shape.dtype))
         return cast(x, kind)
 
     @aten(f"_adaptive_avg_pool{rank}d_backward")
@@ -290,147 +249,9 @@ def _adaptive_avg(rank: int) -> None:
             return cast(expand(ops.div(g, num(math.prod(space), g)), self.shape.dims), kind)
         for i, n in enumerate(space):
             a = g.shape.ndim - rank + i
-            g = _apply(g, a, _transposed(_adaptive_matrix(n, g.shape.dims[a], g.shape.dtype)))
+            g = along(g, a, transposed(_adaptive_matrix(n, g.shape.dims[a], g.shape.dtype)))
         return cast(g, kind)
 
 
 _adaptive_avg(2)
 _adaptive_avg(3)
-
-
-# ------------------------------------------------------------------ resampling
-
-Matrix = Callable[[int, int, float | None, DType], Expr]
-
-
-def _ratio(n: int, m: int, scale: float | None, align: bool) -> float:
-    if align:
-        return (n - 1) / (m - 1) if m > 1 else 0.0
-    return 1 / scale if scale is not None and scale > 0 else n / m
-
-
-def _positions(n: int, m: int, scale: float | None, align: bool, kind: DType) -> Expr:
-    """Source coordinates of m outputs, not clamped."""
-    i = cast(iota((m, 1), 0), kind)
-    ratio = num(_ratio(n, m, scale, align), i)
-    if align:
-        return ops.mul(i, ratio)
-    return ops.sub(ops.mul(ops.add(i, num(0.5, i)), ratio), num(0.5, i))
-
-
-def _linear_matrix(align: bool) -> Matrix:
-    def build(n: int, m: int, scale: float | None, kind: DType) -> Expr:
-        at = _positions(n, m, scale, align, kind)
-        at = ops.minimum(ops.maximum(at, num(0, at)), num(n - 1, at))
-        far = ops.abs(ops.sub(expand(at, (m, n)), cast(iota((m, n), 1), kind)))
-        return ops.maximum(ops.sub(num(1, far), far), num(0, far))
-
-    return build
-
-
-def _cubic_matrix(align: bool) -> Matrix:
-    a = -0.75
-
-    def build(n: int, m: int, scale: float | None, kind: DType) -> Expr:
-        at = _positions(n, m, scale, align, kind)
-        whole = ops.floor(at)
-        t = ops.sub(at, whole)
-        col = iota((m, n), 1)
-        total: Expr | None = None
-        for tap in (-1, 0, 1, 2):
-            d = ops.abs(ops.sub(num(tap, t), t))
-            weight = _cubic_outer(d, a) if tap in (-1, 2) else _cubic_inner(d, a)
-            index = cast(ops.minimum(ops.maximum(ops.add(whole, num(tap, t)), num(0, t)), num(n - 1, t)), I64)
-            part = ops.where(ops.eq(col, index), expand(weight, (m, n)), num(0, weight))
-            total = part if total is None else ops.add(total, part)
-        assert total is not None
-        return total
-
-    return build
-
-
-def _cubic_inner(d: Expr, a: float) -> Expr:
-    square = ops.mul(d, d)
-    return ops.add(ops.mul(ops.sub(ops.mul(num(a + 2, d), d), num(a + 3, d)), square), num(1, d))
-
-
-def _cubic_outer(d: Expr, a: float) -> Expr:
-    square = ops.mul(d, d)
-    cube = ops.mul(ops.mul(num(a, d), square), d)
-    return ops.sub(ops.add(ops.sub(cube, ops.mul(num(5 * a, d), square)), ops.mul(num(8 * a, d), d)), num(4 * a, d))
-
-
-def _nearest_index(n: int, m: int, scale: float | None, exact: bool) -> Expr:
-    i = cast(iota((m,), 0), F32)
-    at = ops.floor(ops.mul(ops.add(i, num(0.5, i)) if exact else i, num(_ratio(n, m, scale, False), i)))
-    return cast(ops.minimum(at, num(n - 1, at)), I64)
-
-
-def _nearest_matrix(exact: bool) -> Matrix:
-    def build(n: int, m: int, scale: float | None, kind: DType) -> Expr:
-        index = reshape(_nearest_index(n, m, scale, exact), (m, 1))
-        return ops.convert(ops.eq(iota((m, n), 1), index), dtype=kind)
-
-    return build
-
-
-def _resample(x: Expr, sizes: Sizes, scales: Sequence[float | None], matrix: Matrix) -> Expr:
-    kind = x.shape.dtype
-    if not is_float(kind):
-        raise UnsupportedError("interpolation of integers")
-    y = cast(x, math_dtype(kind))
-    for i, m in enumerate(sizes):
-        a = 2 + i
-        if y.shape.dims[a] != m or scales[i] is not None:
-            y = _apply(y, a, matrix(y.shape.dims[a], m, scales[i], y.shape.dtype))
-    return cast(y, kind)
-
-
-def _resample_backward(g: Expr, input_size: Sizes, scales: Sequence[float | None], matrix: Matrix) -> Expr:
-    kind = g.shape.dtype
-    y = cast(g, math_dtype(kind))
-    for i, n in enumerate(input_size[2:]):
-        a = 2 + i
-        if y.shape.dims[a] != n or scales[i] is not None:
-            y = _apply(y, a, _transposed(matrix(n, y.shape.dims[a], scales[i], y.shape.dtype)))
-    return cast(y, kind)
-
-
-def _interpolated(name: str, make: Callable[[bool], Matrix], rank: int) -> None:
-    @aten(name)
-    def forward(self: Expr, output_size: Sizes, align_corners: bool, *scales: float | None) -> Expr:
-        return _resample(self, output_size, _pad_scales(scales, rank), make(align_corners))
-
-    @aten(f"{name}_backward")
-    def backward(grad_output: Expr, output_size: Sizes, input_size: Sizes, align_corners: bool, *scales: float | None) -> Expr:
-        return _resample_backward(grad_output, input_size, _pad_scales(scales, rank), make(align_corners))
-
-
-def _pad_scales(scales: Sequence[float | None], rank: int) -> list[float | None]:
-    return [*scales, *(None for _ in range(rank - len(scales)))]
-
-
-_interpolated("upsample_linear1d", _linear_matrix, 1)
-_interpolated("upsample_bilinear2d", _linear_matrix, 2)
-_interpolated("upsample_trilinear3d", _linear_matrix, 3)
-_interpolated("upsample_bicubic2d", _cubic_matrix, 2)
-
-
-def _nearest(name: str, exact: bool, rank: int) -> None:
-    @aten(name)
-    def forward(self: Expr, output_size: Sizes, *scales: float | None) -> Expr:
-        y = self
-        for i, (m, scale) in enumerate(zip(output_size, _pad_scales(scales, rank), strict=True)):
-            n = y.shape.dims[2 + i]
-            if m != n or scale is not None:
-                y = ops.take(y, _nearest_index(n, m, scale, exact), axis=2 + i, mode="clip")
-        return y
-
-    @aten(f"{name}_backward")
-    def backward(grad_output: Expr, output_size: Sizes, input_size: Sizes, *scales: float | None) -> Expr:
-        return _resample_backward(grad_output, input_size, _pad_scales(scales, rank), _nearest_matrix(exact))
-
-
-for _rank in (1, 2, 3):
-    _nearest(f"upsample_nearest{_rank}d", False, _rank)
-    _nearest(f"_upsample_nearest_exact{_rank}d", True, _rank)

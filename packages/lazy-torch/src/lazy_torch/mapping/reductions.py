@@ -329,3 +329,20 @@ def logcumsumexp(self: Expr, dim: int) -> Expr:
 @aten("trace")
 def trace(self: Expr) -> Expr:
     return sum(ops.diagonal(self, offset=0, axis1=0, axis2=1))
+
+
+@aten("renorm", static=("p",))
+def renorm(self: Expr, p: float, dim: int, maxnorm: Scalar) -> Expr:
+    a = axis(dim, self.shape.ndim)
+    over = tuple(i for i in range(self.shape.ndim) if i != a)
+    kind = real_of(math_dtype(self.shape.dtype))
+    size = cast(ops.abs(self), kind)
+    if p == math.inf:
+        norm = ops.max(size, axes=over, keepdims=True)
+    elif p == 0:
+        norm = ops.sum(cast(ops.ne(size, num(0, size)), kind), axes=over, keepdims=True)
+    else:
+        norm = ops.pow(ops.sum(ops.pow(size, num(p, size)), axes=over, keepdims=True), num(1 / p, size))
+    limit = operand(maxnorm, kind)
+    factor = ops.where(ops.gt(norm, limit), ops.div(limit, ops.add(norm, num(1e-7, norm))), num(1, norm))
+    return ops.mul(self, cast(factor, self.shape.dtype))

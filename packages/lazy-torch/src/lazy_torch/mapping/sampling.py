@@ -14,11 +14,10 @@ import ml_dtypes
 import numpy as np
 
 from lazy_core import ops
-from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr, const
 
 from . import aten
-from .promotion import BOOL, F32, F64, I64, DType, Scalar, broadcast_dims, cast, filled, float_type, is_float, num, operand
+from .promotion import BOOL, F32, F64, I64, DType, Scalar, broadcast_dims, cast, filled, float_type, is_float, num, operand, real_of
 from .shapes import cut
 from .sorting import sorted_with_indices
 
@@ -60,8 +59,11 @@ def uniform(state: Expr, self: Expr, low: float = 0.0, high: float = 1.0, *, gen
 def normal(state: Expr, self: Expr, mean: float = 0.0, std: float = 1.0, *, generator: None = None) -> Drawn:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    if self.shape.dtype.kind == "c":
-        raise UnsupportedError("normal_ of complex tensors")
+    if self.shape.dtype.kind == "c":  # the variance is shared by the real and the imaginary part
+        part = filled(0, self.shape.dims, real_of(self.shape.dtype))
+        real, state = normal(state, part, mean, std * math.sqrt(0.5))
+        imag, state = normal(state, part, 0.0, std * math.sqrt(0.5))
+        return ops.REGISTRY["complex"](real, imag), state
     z, state = _gauss(state, self.shape.dims, self.shape.dtype)
     return cast(ops.add(ops.mul(z, num(std, z)), num(mean, z)), self.shape.dtype), state
 
@@ -213,7 +215,7 @@ def native_dropout_backward(grad_output: Expr, mask: Expr, scale: float) -> Expr
 
 @aten("rrelu_with_noise", random=True, static=("lower", "upper"))
 def rrelu_with_noise(
-    state: Expr, self: Expr, noise: Expr, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *, generator: None = None
+    state: Expr, self: Expr, noise: Expr, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: None = None
 ) -> tuple[Expr, Expr | None, Expr]:
     negative = ops.le(self, num(0, self))
     if not training:

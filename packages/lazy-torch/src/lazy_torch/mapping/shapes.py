@@ -195,6 +195,13 @@ def slice_copy(self: Expr, dim: int = 0, start: int | None = None, end: int | No
     return cut(self, a, *_bounds(self.shape.dims[a], start, end), step)
 
 
+@aten("narrow_copy")
+def narrow_copy(self: Expr, dim: int, start: int, length: int) -> Expr:
+    a = axis(dim, self.shape.ndim)
+    begin = start + self.shape.dims[a] if start < 0 else start
+    return cut(self, a, begin, begin + length)
+
+
 @aten("slice_backward")
 def slice_backward(grad_output: Expr, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Expr:
     a = axis(dim, len(input_sizes))

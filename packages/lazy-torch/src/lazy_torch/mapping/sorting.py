@@ -13,7 +13,7 @@ from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 
 from . import aten
-from .promotion import BOOL, I64, axis, cast, filled, is_complex, is_float, num, reshape
+from .promotion import BOOL, I64, axis, cast, filled, iota, is_complex, is_float, num, reshape
 from .shapes import cut
 
 _U8 = np.dtype(np.uint8)
@@ -132,6 +132,25 @@ def nanmedian(self: Expr) -> Expr:
     if self.shape.size == 0:
         raise UnsupportedError("the median of an empty tensor")
     return nanmedian_dim(reshape(self, (self.shape.size,)), 0)[0]
+
+
+@aten("mode")
+def mode(self: Expr, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
+    if self.shape.ndim == 0:
+        axis(dim, 0)
+        return self, filled(0, (), I64)
+    a = axis(dim, self.shape.ndim)
+    n = self.shape.dims[a]
+    if n == 0:
+        raise IndexError(f"mode(): Expected reduction dim {dim} to have non-zero size.")
+    values, indices = sorted_with_indices(self, a, False)
+    place = iota(values.shape.dims, a)
+    before, after = cut(values, a, 0, n - 1), cut(values, a, 1, n)
+    fresh = ops.concatenate(filled(True, cut(values, a, 0, 1).shape.dims, BOOL), ops.ne(before, after), axis=a)
+    begin, _ = ops.cummax(ops.where(fresh, place, num(0, place)), axis=a)  # where the run of equal values began
+    at = ops.argmax(ops.sub(place, begin), axis=a, keepdims=True, dtype=I64)  # the end of the first of the longest runs
+    picked = ops.take_along_axis(values, at, axis=a), ops.take_along_axis(indices, at, axis=a)
+    return picked if keepdim else (ops.squeeze(picked[0], axes=(a,)), ops.squeeze(picked[1], axes=(a,)))
 
 
 # ------------------------------------------------------------------ extrema with positions
