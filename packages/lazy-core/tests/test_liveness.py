@@ -1,4 +1,4 @@
-"""Liveness, donation and causes: spurious values, reused buffers, and a reason for every compile."""
+"""Liveness and donation: spurious values, and buffers that are reused."""
 
 import gc
 import itertools
@@ -209,57 +209,3 @@ def test_live_leaf_is_not_donated():
     lazy_core.barrier()
     assert values.to_host(held)[0] == 5
     assert values.to_host(w)[0] == -5
-
-
-def last_cause():
-    """The cause of the latest compile."""
-    return [e.cause for e in lazy_core.report().events if e.kind == "compile"][-1]
-
-
-def step(x, w, extra=False):
-    """A small program that ends at one line."""
-    y = ops.mul(x, w)
-    if extra:
-        y = ops.neg(y)
-    return ops.sum(y, axes=(0, 1), keepdims=False)
-
-
-def test_first_program_of_a_line_says_so():
-    """Nothing to compare with."""
-    r = step(leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32)))
-    lazy_core.barrier()
-    assert "first program of 2 operations" in last_cause()
-    del r
-
-
-def test_changed_batch_size_is_named_with_advice():
-    """The last batch of a data set."""
-    for n in (32, 31):
-        r = step(leaf(np.ones((n, 3), np.float32)), leaf(np.ones((1, 3), np.float32)))
-        lazy_core.barrier()
-        del r
-    assert "f32[32,3] to f32[31,3]" in last_cause()
-    assert "last batch" in last_cause()
-
-
-def test_another_branch_is_named_with_operation_and_line():
-    """An if of the host language."""
-    for extra in (False, True):
-        r = step(leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32)), extra)
-        lazy_core.barrier()
-        del r
-    assert "neg at" in last_cause()
-    assert "test_liveness.py" in last_cause()
-
-
-def test_more_live_values_are_named():
-    """A tensor that is kept."""
-    for keep in (False, True):
-        x, w = leaf(np.ones((4, 3), np.float32)), leaf(np.ones((1, 3), np.float32))
-        y = ops.mul(x, w)
-        r = ops.sum(y, axes=(0, 1), keepdims=False)
-        if not keep:
-            del y
-        lazy_core.barrier()
-        del r
-    assert "1 more values are alive (2 instead of 1)" in last_cause()
