@@ -17,6 +17,7 @@
 #include <c10/util/strides.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -214,6 +215,8 @@ struct State {
   std::atomic<bool> immediate{false};  // operations run natively as they come, until the trace ends
   bool keep_immediate = false;         // a barrier that is not the trace's end is under way
   uint64_t prefix = 0;                 // of the trace so far
+  std::vector<uint64_t> prefixes;      // of the part that ran as it came
+  std::chrono::steady_clock::time_point began;  // of that part
   std::atomic<uint64_t> trace{1};
   std::atomic<size_t> fresh{0};        // buffers alive that this trace wrote natively
   std::vector<OpEntry*> followed;      // what this trace found in the table

@@ -91,38 +91,12 @@ void ensure_bytes(const at::Tensor& tensor) {
 
 // ---------------------------------------------------------------- where traces end, and how often they began alike
 
-// One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
-constexpr uint64_t kExamineEvery = 1024;
-
-void boundary(std::vector<ArrayPtr>& released) {
-  State& s = state();
-  if (!s.first && !s.lent) {  // leaves of what was begun and not recorded
-    released.swap(s.leaves);
-    s.floats.clear();
-    s.ints.clear();
-    s.epoch++;
-  }
-  s.prefix = 0;
-  s.immediate = s.tier.load() == State::NATIVE;
-  s.log.clear();
-  s.followed.clear();
-  s.trace++;
-  s.fresh = 0;
-  s.examine = s.trace % kExamineEvery == 0;
-  s.immediate_traces += s.run_in_trace != 0;
-  s.run_in_trace = 0;
-  s.due.store(0);
-}
-
-void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
-  if (state().immediate.load(std::memory_order_relaxed) && b->born == state().trace) boundary(released);
-}
 
 // One place a prefix, overwritten by whatever else falls there: this only decides what is worth recording, never what is computed.
 struct Sight {
   uint64_t prefix = 0, numbers = 0;
   int times = 0;
-  bool vary = false;
+  bool vary = false, worth = false;
 };
 static Sight& sight(uint64_t prefix) {
   static auto* table = new std::vector<Sight>(1 << 16);
@@ -130,7 +104,7 @@ static Sight& sight(uint64_t prefix) {
 }
 int times_seen(uint64_t prefix) {
   const Sight& found = sight(prefix);
-  return found.prefix == prefix ? found.times : 0;
+  return found.prefix == prefix && found.worth ? found.times : 0;
 }
 bool numbers_vary(uint64_t prefix) {
   const Sight& found = sight(prefix);
@@ -164,6 +138,41 @@ uint64_t numbers(const Op& op, const IValue* a) {
     }
   }
   return h;
+}
+
+// A shorter trace takes less than handing a program to the device.
+constexpr std::chrono::microseconds kShortestTrace{100};
+// One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
+constexpr uint64_t kExamineEvery = 1024;
+
+void boundary(std::vector<ArrayPtr>& released) {
+  State& s = state();
+  if (!s.first && !s.lent) {  // leaves of what was begun and not recorded
+    released.swap(s.leaves);
+    s.floats.clear();
+    s.ints.clear();
+    s.epoch++;
+  }
+  if (!s.prefixes.empty() && std::chrono::steady_clock::now() - s.began >= kShortestTrace)
+    for (uint64_t prefix : s.prefixes) {
+      Sight& found = sight(prefix);
+      found.worth |= found.prefix == prefix;
+    }
+  s.prefixes.clear();
+  s.prefix = 0;
+  s.immediate = s.tier.load() == State::NATIVE;
+  s.log.clear();
+  s.followed.clear();
+  s.trace++;
+  s.fresh = 0;
+  s.examine = s.trace % kExamineEvery == 0;
+  s.immediate_traces += s.run_in_trace != 0;
+  s.run_in_trace = 0;
+  s.due.store(0);
+}
+
+void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
+  if (state().immediate.load(std::memory_order_relaxed) && b->born == state().trace) boundary(released);
 }
 
 static uint64_t describe(uint64_t h, const at::Tensor& t) {
@@ -346,10 +355,14 @@ bool run_immediately(Op& op, Stack* stack) {
       else if (a[i].isTensor() || a[i].isList()) written.emplace_back(std::move(a[i]), -1);  // keeps the buffers alive
       a[i] = std::move(host);
     }
-    s.prefix = mix(s.prefix, signed_by);
-    see(s.prefix, shown);
-    s.log.push_back(op.id);
     s.recorded++, s.run_in_trace++, s.immediate_operations++;
+    if (s.tier.load(std::memory_order_relaxed) == State::AUTO) {
+      s.prefix = mix(s.prefix, signed_by);
+      if (s.prefixes.empty()) s.began = std::chrono::steady_clock::now();
+      s.prefixes.push_back(s.prefix);
+      see(s.prefix, shown);
+      s.log.push_back(op.id);
+    }
     if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
   }
   {

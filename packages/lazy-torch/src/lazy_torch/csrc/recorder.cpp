@@ -877,6 +877,7 @@ struct Kernel final : c10::OperatorKernel {
   // In the midst of native execution: what only recording can do is recorded, and run at once.
   void run_once_recorded(const c10::OperatorHandle& handle, Stack* stack) {
     State& s = state();
+    if (op.composite) return handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     s.immediate = false;
     {
       Nested alone;
