@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from lazy_core import trace, values
 
-from . import capi, dispatch
+from . import capi, dispatch, fallback
 from .stepping import stepper
-from .tensor import EXTENSION, Entry, Foreign, Tensor, Variable, device_tensor, live_table
+from .tensor import EXTENSION, Bundle, Foreign, Tensor, Variable, device_tensor, live_table
 
 
 def fail(status: int, error: BaseException) -> None:
@@ -44,7 +44,7 @@ def copied_to(handle: int) -> Tensor:
     return device_tensor(capi.handle_array(handle), dtype)
 
 
-def copied_from(entry: Tensor | Variable) -> int:
+def copied_from(entry: Tensor | Variable | Bundle) -> int:
     """A CPU handle with the contents of an entry; the caller owns it.
 
     Raises:
@@ -53,6 +53,8 @@ def copied_from(entry: Tensor | Variable) -> int:
     if isinstance(entry, Variable):
         message = f"variable {entry.name!r} lives on the lazy device and cannot be handed to another; use its value"
         raise capi.StatusError(capi.UNIMPLEMENTED, message)
+    if isinstance(entry, Bundle):
+        return fallback.bundle_handle(entry)
     return capi.array_handle(host_contents(entry), entry.dtype)
 
 
@@ -131,12 +133,11 @@ class Executor:
     def __init__(self, device: str) -> None:
         self._device = device.encode()
 
-    def handle(self, entry: Tensor | Variable, status: int) -> int:
+    def handle(self, entry: Tensor | Variable | Bundle, status: int) -> int:
         """A handle that stands for this entry; the caller (TensorFlow) owns it."""
         key = _next_key()
         live_table[key] = entry
-        dtype = capi.RESOURCE if entry.__class__ is Variable else entry.dtype
-        made: int = capi.new_custom_handle(capi.eager_context(), self._device, dtype, key, _METHODS, status)
+        made: int = capi.new_custom_handle(capi.eager_context(), self._device, entry.handle_dtype, key, _METHODS, status)
         return made
 
     def __call__(self, op: int, count: Any, outs: Any, status: int) -> None:
@@ -191,8 +192,7 @@ def _ctypes_callbacks(device: str) -> tuple[Any, Any, Any]:
     @capi.COPY_FROM
     def copy_from(_context: int, handle: int, _target: bytes, status: int, _info: int) -> int | None:
         try:
-            entry: Entry = live_table[capi.handle_key(handle, status)]
-            return copied_from(entry)  # type: ignore[arg-type]
+            return copied_from(live_table[capi.handle_key(handle, status)])
         except BaseException as error:
             fail(status, error)
             return None

@@ -349,6 +349,7 @@ def _dtype_tables() -> tuple[dict[int, np.dtype], dict[np.dtype, int]]:
 
 NUMPY_DTYPES, TF_DTYPES = _dtype_tables()
 RESOURCE: int = tf.resource.as_datatype_enum
+VARIANT: int = tf.variant.as_datatype_enum
 
 
 def immortal(callback: Any) -> Any:

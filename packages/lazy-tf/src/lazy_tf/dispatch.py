@@ -18,7 +18,7 @@ from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, St
 from . import call_tf, capi, fallback, functions, mapping
 from .attributes import OpInfo, Signature, op_info
 from .stepping import stepper
-from .tensor import SMALL, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
+from .tensor import SMALL, Bundle, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
 
 _record = values.record
 _trace = trace.current()
@@ -159,6 +159,8 @@ class Lowered:
 def otherwise(signature: Signature, inputs: list[Any], reason: str) -> list[Entry]:
     """The routes for what has no lowering of its own: XLA's lowering of TensorFlow's operation, else TensorFlow's CPU kernel."""
     info = signature.info
+    if info.name in mapping.BUNDLES and all(e.__class__ is Bundle for e in inputs):
+        return [mapping.BUNDLES[info.name](inputs)]
     if mapping.is_input_pipeline(info.name):
         if stepper.due:
             stepper.cut()

@@ -17,8 +17,9 @@ from lazy_core import events
 
 from . import capi
 from .attributes import Signature, attr_value
-from .tensor import SMALL, Entry, Foreign, Tensor, Variable, of_host
+from .tensor import SMALL, Bundle, Entry, Foreign, Tensor, Variable, of_host
 
+_INT32 = capi.TF_DTYPES[np.dtype(np.int32)]
 _shadow_numbers = itertools.count()
 
 
@@ -58,6 +59,8 @@ def execute(signature: Signature, inputs: Sequence[Entry], outputs: int) -> list
             if isinstance(entry, Variable):
                 handle = _shadow(entry)
                 shadows.append((entry, handle))
+            elif isinstance(entry, Bundle):
+                handle = bundle_handle(entry)
             else:
                 handle = capi.array_handle(entry.numpy(), entry.dtype)
             temporary.append(handle)
@@ -69,6 +72,41 @@ def execute(signature: Signature, inputs: Sequence[Entry], outputs: int) -> list
     finally:
         for handle in temporary:
             capi.delete_handle(handle)
+
+
+def bundle_handle(bundle: Bundle) -> int:
+    """A CPU handle of a list or an optional, with copies of what it holds; the caller owns it."""
+    held = [e for e in bundle.entries if e is not None]
+    handles = [capi.array_handle(e.numpy(), e.dtype) if isinstance(e, Tensor) else bundle_handle(e) for e in held]
+    try:
+        if bundle.kind == "none":
+            return capi.execute_on_cpu("OptionalNone", {}, [], 1)[0]
+        if bundle.kind == "optional":
+            listed = capi.AttrValue()
+            listed.list.type.extend([e.handle_dtype for e in held])
+            return capi.execute_on_cpu("OptionalFromValue", {"Toutput_types": listed}, handles, 1)[0]
+        return _list_handle(bundle, handles)
+    finally:
+        for handle in handles:
+            capi.delete_handle(handle)
+
+
+def _list_handle(bundle: Bundle, handles: list[int]) -> int:
+    known = bundle.element_dims
+    dims = capi.array_handle(np.array(-1 if known is None else known, np.int32).reshape(() if known is None else (-1,)), _INT32)
+    size = capi.array_handle(np.array(len(bundle.entries), np.int32), _INT32)
+    attributes = {"element_dtype": capi.AttrValue(type=bundle.element_dtype)}
+    made = capi.execute_on_cpu("TensorListReserve", {**attributes, "shape_type": capi.AttrValue(type=_INT32)}, [dims, size], 1)[0]
+    rest = iter(handles)
+    for position, entry in enumerate(bundle.entries):
+        if entry is not None:
+            index = capi.array_handle(np.array(position, np.int32), _INT32)
+            before, made = made, capi.execute_on_cpu("TensorListSetItem", attributes, [made, index, next(rest)], 1)[0]
+            capi.delete_handle(before)
+            capi.delete_handle(index)
+    capi.delete_handle(dims)
+    capi.delete_handle(size)
+    return made
 
 
 def _shadow(variable: Variable) -> int:
@@ -170,7 +208,7 @@ def explain_refusal(signature: Signature, inputs: Sequence[Entry], statics: Sequ
     for position, entry in enumerate(inputs):
         if isinstance(entry, Tensor) and entry.host is None and position not in statics:
             probe.append(of_host(np.zeros(entry.dims, capi.NUMPY_DTYPES[entry.dtype]), entry.dtype))
-        elif isinstance(entry, Variable):
+        elif isinstance(entry, (Variable, Bundle)):
             return
         else:
             probe.append(entry)

@@ -1,7 +1,8 @@
 """What a TensorFlow handle on the lazy device stands for.
 
-Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally) and `Foreign`
-(a CPU handle of something that the device cannot hold, such as a string or an iterator).  May import `capi`, `native` and the core.
+Owns: `Tensor` (a value of the core, or a constant that the host knows), `Variable` (a resource that is rebound functionally), `Bundle`
+(a variant that holds other entries) and `Foreign` (a CPU handle of what the device cannot hold, such as a string).  May import `capi`,
+`native` and the core.
 
 A number that came from Python, or was computed from shapes, stays on the host (`Tensor.host`) until an operation on the device needs it;
 then a scalar becomes a constant of the trace (`lazy_core.ir.const`) and anything larger a leaf.
@@ -9,7 +10,7 @@ then a scalar becomes a constant of the trace (`lazy_core.ir.const`) and anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +26,10 @@ SMALL = 64
 class PlainEntry:
     """What a handle on the device may stand for, where there is no extension: see `csrc/entry.h`."""
 
-    __slots__ = ("dims", "dtype")
+    __slots__ = ("dims", "dtype", "handle_dtype")
 
     def __init__(self, dtype: int, dims: tuple[int, ...]) -> None:
-        self.dtype = dtype
+        self.dtype = self.handle_dtype = dtype
         self.dims = dims
 
 
@@ -133,6 +134,7 @@ class Variable(PlainEntry):
 
     def __init__(self, dtype: int, shape: tuple[int, ...] | None, name: str) -> None:
         super().__init__(dtype, ())
+        self.handle_dtype = capi.RESOURCE
         self.shape = shape
         self.name = name
         self.current: Tensor | None = None
@@ -167,9 +169,29 @@ class Foreign:
             _delete(self.handle)
 
 
-Entry = Tensor | Variable | Foreign
+class Bundle(PlainEntry):
+    """A variant that holds entries: TensorFlow's lists of tensors, and its optionals.  Never changed once it is made.
 
-live_table: dict[int | None, Tensor | Variable] = {}
+    Attributes:
+        kind: "list", "optional" or "none" (an optional without a value).
+        entries: what it holds; None in a list for an element that was never set.
+        element_dtype: of a list, TensorFlow's enum; else 0.
+        element_dims: of a list, what is known of the elements' dimensions, -1 where nothing is; None if not even their number is.
+    """
+
+    __slots__ = ("element_dims", "element_dtype", "entries", "kind")
+
+    def __init__(self, kind: str, entries: Sequence[Any], element_dtype: int = 0, element_dims: tuple[int, ...] | None = None) -> None:
+        super().__init__(capi.VARIANT, ())
+        self.kind = kind
+        self.entries = tuple(entries)
+        self.element_dtype = element_dtype
+        self.element_dims = element_dims
+
+
+Entry = Tensor | Variable | Bundle | Foreign
+
+live_table: dict[int | None, Tensor | Variable | Bundle] = {}
 """What each handle that TensorFlow holds stands for, by what it calls a device pointer; unused where there is the extension."""
 
 live_handles: Callable[[], int] = live_table.__len__ if EXTENSION is None else EXTENSION.live_handles

@@ -79,7 +79,7 @@ TFE_TensorHandle* handle_of(PyObject* entry, TFE_Context* context, TF_Status* st
     Ref taken(PyObject_CallOneArg(hooks.take, entry));
     return taken ? static_cast<TFE_TensorHandle*>(PyLong_AsVoidPtr(taken.get())) : nullptr;
   }
-  const int dtype = is_tensor(entry) ? reinterpret_cast<Entry*>(entry)->dtype : TF_RESOURCE;
+  const int dtype = reinterpret_cast<Entry*>(entry)->handle_dtype;
   Py_INCREF(entry);
   ++live_handles;
   return TFE_NewCustomDeviceTensorHandle(context, device_name.c_str(), static_cast<TF_DataType>(dtype), entry, handle_methods(), status);

@@ -60,11 +60,13 @@ int entry_init(PyObject* object, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"dtype", "dims", nullptr};
   PyObject* dims;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iO", const_cast<char**>(names), &self->dtype, &dims)) return -1;
+  self->handle_dtype = self->dtype;
   return set_dims(self, dims) ? 0 : -1;
 }
 
 PyMemberDef entry_members[] = {
     {"dtype", T_INT, offsetof(Entry, dtype), 0, "TensorFlow's enum"},
+    {"handle_dtype", T_INT, offsetof(Entry, handle_dtype), 0, "the dtype of a handle that stands for this"},
     {"dims", T_OBJECT, offsetof(Entry, dims), READONLY, "the dimensions"},
     {nullptr, 0, 0, 0, nullptr},
 };
@@ -102,6 +104,7 @@ int tensor_init(PyObject* object, PyObject* args, PyObject* kwargs) {
   int foldable = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOO|Op", const_cast<char**>(names), &self->entry.dtype, &dims, &value, &host, &foldable))
     return -1;
+  self->entry.handle_dtype = self->entry.dtype;
   if (!set_dims(&self->entry, dims)) return -1;
   Py_XSETREF(self->value, kept(value));
   Py_XSETREF(self->host, kept(host));
@@ -165,7 +168,7 @@ Tensor* new_tensor(int dtype, PyObject* dims, PyObject* value, PyObject* host, b
   PyObject* object = tensor_class->tp_alloc(tensor_class, 0);
   if (object == nullptr) return nullptr;
   Tensor* self = as_tensor(object);
-  self->entry.dtype = dtype;
+  self->entry.dtype = self->entry.handle_dtype = dtype;
   if (!set_dims(&self->entry, dims)) {
     Py_DECREF(object);
     return nullptr;

@@ -18,7 +18,8 @@ struct Entry {
   int64_t* sizes;  // the same numbers; `inline_sizes` or memory of its own
   int64_t inline_sizes[kInlineRank];
   int rank;
-  int dtype;  // TensorFlow's enum
+  int dtype;         // TensorFlow's enum
+  int handle_dtype;  // of the handle that stands for it: another one for a variable, whose handle is a resource
 };
 
 // Each object is null where the Python attribute is None.

@@ -6,12 +6,18 @@ arrays.
 
 from __future__ import annotations
 
-from . import arrays, conv, host, linalg, math, nn, random, reductions, slices
+import functools
+
+from . import arrays, conv, host, linalg, lists, math, nn, random, reductions, slices
 from .checks import CHECKS
+from .lists import add_lists, zeros_like
 from .rules import RULES, Rule
 from .variables import FAST, UPDATES, contents
 
 SPECIAL = {**host.SPECIAL, **random.STATEFUL}
+
+BUNDLES = {"AddN": lambda inputs: functools.reduce(add_lists, inputs), "ZerosLike": lambda inputs: zeros_like(inputs[0])}
+"""What a few operations on numbers mean for bundles of them."""
 
 _INPUT_PIPELINE = ("Dataset", "Iterator", "Optional")
 
@@ -22,6 +28,7 @@ def is_input_pipeline(name: str) -> bool:
 
 
 __all__ = [
+    "BUNDLES",
     "CHECKS",
     "FAST",
     "RULES",
@@ -34,6 +41,7 @@ __all__ = [
     "host",
     "is_input_pipeline",
     "linalg",
+    "lists",
     "math",
     "nn",
     "random",
