@@ -112,6 +112,54 @@ def test_interrupt_during_a_compile_leaves_everything_pending(monkeypatch):
     assert values.to_host(y).tolist() == [0, 0, 0]
 
 
+def test_a_real_interrupt_ends_in_a_consistent_state():
+    """A signal in a loop that compiles all the time: KeyboardInterrupt, and what was pending is right afterwards."""
+    out = run(
+        """
+        import signal
+        done = threading.Event()
+        def interrupt():
+            while not done.wait(1.5):  # one that arrives in a destructor or in jax's garbage callback is swallowed there
+                os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt, daemon=True).start()
+        kept = ops.add(x, x)
+        try:
+            n = 0
+            while True:
+                n += 1
+                values.to_host(ops.sin(values.from_host(np.ones(n))))
+        except KeyboardInterrupt:
+            done.set()
+            print("interrupted")
+        print(values.to_host(ops.add(kept, x)).tolist())
+        """
+    )
+    assert out.splitlines() == ["interrupted", "[0.0, 3.0, 6.0]"]
+
+
+def test_an_interrupt_during_a_wait_ends_in_a_consistent_state():
+    """A signal while the host waits for what is being computed, in a read and in a barrier: the value is there afterwards."""
+    out = run(
+        """
+        import signal, time
+        big = values.from_host(np.eye(1000, dtype=np.float32))
+        for wait in (values.to_host, lambda y: lazy_core.barrier(wait=True)):
+            y = big
+            for _ in range(60):
+                y = ops.matmul(y, big)
+            lazy_core.barrier()  # compiled and handed to the device by now
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                wait(y)
+                time.sleep(60)
+            except KeyboardInterrupt:
+                print("interrupted")
+            print(values.to_host(y)[0, :2].tolist(), values.to_host(ops.add(x, x)).tolist())
+        """
+    )
+    assert out.splitlines() == ["interrupted", "[1.0, 0.0] [0.0, 2.0, 4.0]"] * 2
+
+
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     """Nothing is printed where stderr is no terminal."""
     with programs.progress.line("working"):

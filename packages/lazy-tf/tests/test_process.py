@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import traceback
 
@@ -117,3 +118,103 @@ def test_enable_and_disable_change_the_default():
     finally:
         lazy_tf.disable()
     assert not lazy_tf.is_lazy(tf.constant(1.0))
+
+
+PREAMBLE = """
+import os, signal, sys, threading, time
+import tensorflow as tf
+import lazy_core, lazy_tf
+lazy_tf.enable()
+x = tf.constant([0.0, 1.0, 2.0])
+"""
+
+
+def printed(body: str) -> list[str]:
+    """The lines that a program in a process of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PREAMBLE + textwrap.dedent(body)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+def test_a_forked_child_that_uses_pending_tensors_gets_a_clear_error() -> None:
+    """And the parent goes on."""
+    out = printed(
+        """
+        (x * 3).numpy()
+        y = x + 1
+        child = os.fork()
+        if child == 0:
+            try:
+                y.numpy()
+            except Exception as error:
+                print("child:", "spawn" in str(error), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print("parent:", y.numpy().tolist())
+        """
+    )
+    assert out == ["child: True", "parent: [1.0, 2.0, 3.0]"]
+
+
+def test_exit_with_pending_work_is_silent() -> None:
+    """Pending tensors, a variable and a gradient that outlive the interpreter's modules."""
+    out = printed(
+        """
+        import builtins
+        v = tf.Variable(x)
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(v * v)
+        sys.keep, builtins.keep, tf.keep = x + 1, v, tape.gradient(y, v)
+        """
+    )
+    assert out == []
+
+
+def test_an_interrupt_while_it_compiles_ends_in_a_consistent_state() -> None:
+    """Ctrl-C in a loop that compiles all the time: KeyboardInterrupt, and what was pending is right afterwards."""
+    out = printed(
+        """
+        done = threading.Event()
+        def interrupt():
+            while not done.wait(1.5):  # one that arrives in a destructor or in jax's garbage callback is swallowed there
+                os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt, daemon=True).start()
+        y = x + 1
+        try:
+            n = 0
+            while True:
+                n += 1
+                float(tf.reduce_sum(tf.sin(tf.ones(n)) * 2))
+        except KeyboardInterrupt:
+            done.set()
+            print("interrupted")
+        print((y * 2).numpy().tolist(), tf.ones(2).numpy().tolist())
+        """
+    )
+    assert out == ["interrupted", "[2.0, 4.0, 6.0] [1.0, 1.0]"]
+
+
+def test_an_interrupt_while_it_waits_for_a_result_ends_in_a_consistent_state() -> None:
+    """Ctrl-C during a read of what is being computed: the value is there afterwards."""
+    out = printed(
+        """
+        y = big = tf.eye(1000)
+        for _ in range(60):
+            y = tf.matmul(y, big)
+        lazy_core.barrier()  # compiled and handed to the device by now
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            y.numpy()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            print("interrupted")
+        print(y.numpy()[0, :2].tolist(), (x + 1).numpy().tolist())
+        """
+    )
+    assert out == ["interrupted", "[1.0, 0.0] [1.0, 2.0, 3.0]"]
