@@ -45,6 +45,7 @@ def render(report: Report) -> str:
     """The page of a report."""
     sections = [
         ("Timeline", _timeline(report.events)),
+        ("Which tier runs what", _traces(report)),
         ("Why programs were compiled", _causes(report.events)),
         ("Where traces ended", _lines(report.events)),
         ("Fallbacks", _fallbacks(report)),
@@ -120,6 +121,13 @@ def _site(site: str | None) -> str:
         if site
         else '<span class="empty">unknown</span>'
     )
+
+
+def _traces(report: Report) -> str:
+    if not report.traces:
+        return '<p class="empty">No trace came more than once, or everything is compiled at once.</p>'
+    rows = [[_site(row.site), *[html.escape(cell) for cell in row.cells()[1:]]] for row in report.traces]
+    return _table(summary.TRACE_HEADS, rows, 5)
 
 
 def _causes(events: Sequence[Event]) -> str:

@@ -1,6 +1,6 @@
 """The report: counters and events, for people and for programs.
 
-Owns: `Report`, `report()` and `reset_report()`, and its plain text.  May import `events`, `trace`, `page`, `terminal`, `summary`.
+Owns: `Report`, `report()` and `reset_report()`, and its plain text.  May import `tiers`, `events`, `trace`, `page`, `terminal`, `summary`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import atexit
 import json
 import os
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from . import events, summary, trace
+from . import events, summary, tiers, trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,12 +28,14 @@ class Report:
         events: the latest events, oldest first; each has a cause and the user's line.
         fallbacks: how often each operation fell back, by "frontend:operation".
         graphs: the latest compiled graphs by number: (operations with the user's lines, StableHLO).
+        traces: for each trace that came more than once which tier runs it, why, and how long it takes on each.
     """
 
     counters: dict[str, float]
     events: tuple[events.Event, ...]
     fallbacks: dict[str, int]
     graphs: dict[int, tuple[str, str]]
+    traces: tuple[summary.TraceRow, ...] = ()
 
     def to_json(self) -> str:
         """The report as JSON text."""
@@ -41,6 +44,7 @@ class Report:
                 "counters": self.counters,
                 "fallbacks": self.fallbacks,
                 "events": [event.as_dict() for event in self.events],
+                "traces": [row._asdict() for row in self.traces],
                 "graphs": {str(k): {"graph": g, "stablehlo": h} for k, (g, h) in self.graphs.items()},
             }
         )
@@ -59,6 +63,7 @@ class Report:
                 tuple([events.Event(**e) for e in data["events"]]),
                 data["fallbacks"],
                 {int(k): (v["graph"], v["stablehlo"]) for k, v in data["graphs"].items()},
+                tuple([summary.TraceRow(**row) for row in data.get("traces", ())]),
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise ValueError(f"this is not a report written by lazy_core: {error!r}") from error
@@ -98,6 +103,13 @@ class Report:
         if self.fallbacks:
             lines.append("  fallbacks (operations that ran outside the lazy system)")
             lines += [f"    {count:>6} x {name}" for name, count in sorted(self.fallbacks.items(), key=lambda p: -p[1])]
+        if self.traces:
+            lines.append("  traces that came more than once")
+            for row in self.traces[-20:]:
+                place, tier, why, operations, *runs = row.cells()
+                lines.append(
+                    f"    {tier:<10} {why}  [{operations} operations; {runs[0]} native runs, {runs[2]} compiled]  at {row.site or place}"
+                )
         if self.events:
             shown = [e for e in self.events if e.kind not in ("execute", "native")][-20:]
             lines.append(f"  events (the last {len(shown)}; {len(self.events)} are kept, runs included)")
@@ -107,22 +119,28 @@ class Report:
         return "\n".join(lines)
 
 
-def _recorded() -> int:
-    return sum(source.counters().get("recorded", 0) for source in trace.current().sources)
+def _counted() -> Counter[str]:
+    """What sources count themselves, since the start."""
+    total: Counter[str] = Counter()
+    for source in trace.current().sources:
+        total.update({k: v for k, v in source.counters().items() if k in ("recorded", "native_runs")})
+    return total
 
 
-_recorded_before = 0
+_counted_before: Counter[str] = Counter()
 
 
 def report() -> Report:
     """Counters and events since the last `reset_report()`."""
     counters: dict[str, Any] = dict(events.counters)
-    counters["recorded"] = _recorded() - _recorded_before
+    for name, value in _counted().items():
+        counters[name] += value - _counted_before[name]
     return Report(
         {k: (v if k == "compile_seconds" else int(v)) for k, v in counters.items()},
         tuple(events.log),
         dict(events.fallback_names),
         dict(events.graphs),
+        tuple([trial.row() for trial in tiers.trials()]),
     )
 
 
@@ -139,6 +157,6 @@ if os.environ.get("LAZY_REPORT"):
 
 def reset_report() -> None:
     """Set all counters to zero and forget all events."""
-    global _recorded_before
+    global _counted_before
     events.reset()
-    _recorded_before = _recorded()
+    _counted_before = _counted()

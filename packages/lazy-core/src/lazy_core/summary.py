@@ -15,6 +15,41 @@ if TYPE_CHECKING:
 _RUNS = ("execute", "native")
 
 
+class TraceRow(NamedTuple):
+    """How one trace that came more than once runs.
+
+    Attributes:
+        site: the user's line that recorded its last operation.
+        operations: how many operations it has.
+        tier: "native" or "compiled", or "undecided".
+        reason: why, in a sentence.
+        native_runs: how often it ran natively.
+        compiled_runs: how often it ran compiled.
+        native_seconds: the shortest native run, or None.
+        compiled_seconds: the shortest compiled run that was waited for, or None.
+    """
+
+    site: str | None
+    operations: int
+    tier: str
+    reason: str
+    native_runs: int
+    compiled_runs: int
+    native_seconds: float | None
+    compiled_seconds: float | None
+
+    def cells(self) -> tuple[str, ...]:
+        """What a table shows: line, tier, reason, operations, runs and milliseconds on each tier."""
+        times = ["" if t is None else f"{t * 1e3:.3f}" for t in (self.native_seconds, self.compiled_seconds)]
+        return (
+            short(self.site), self.tier, self.reason, f"{self.operations:,}", f"{self.native_runs:,}", times[0],
+            f"{self.compiled_runs:,}", times[1],
+        )  # fmt: skip
+
+
+TRACE_HEADS = ("line of the last operation", "tier", "why", "operations", "native runs", "ms", "compiled runs", "ms")
+
+
 class Report(Protocol):
     """What is shown of a report (see `report.Report`)."""
 
@@ -31,6 +66,11 @@ class Report(Protocol):
     @property
     def fallbacks(self) -> dict[str, int]:
         """How often each operation fell back."""
+        ...
+
+    @property
+    def traces(self) -> tuple[TraceRow, ...]:
+        """How each trace that came more than once runs."""
         ...
 
     @property

@@ -28,7 +28,7 @@ def show(report: Report, stream: TextIO) -> None:
 def renderable(report: Report) -> RenderableType:
     """A report as something that rich can print."""
     parts: list[RenderableType] = [Text(summary.headline(report.counters), style="bold"), _counters(report)]
-    for table in (_compiles(report), _runs(report), _fallbacks(report), _rest(report)):
+    for table in (_traces(report), _compiles(report), _runs(report), _fallbacks(report), _rest(report)):
         if table is not None:
             parts += ["", table]
     return Panel(Group(*parts), title="lazy report", title_align="left", border_style="blue", padding=(1, 2))
@@ -53,6 +53,18 @@ def _table(title: str, *columns: str) -> Table:
             table.add_column(name[1:], justify="right", no_wrap=True)
         else:
             table.add_column(name, ratio=3 if name == "cause" else 2, overflow="fold")
+    return table
+
+
+def _traces(report: Report) -> Table | None:
+    if not report.traces:
+        return None
+    place, tier, why, *numbers = summary.TRACE_HEADS
+    table = _table(_title("traces that came more than once", len(report.traces)), place, tier, why, *[f"#{n}" for n in numbers])
+    for row in report.traces[-_MOST_ROWS:]:
+        line, chosen, reason, *figures = row.cells()
+        style = {"native": "green", "compiled": "magenta"}.get(chosen, "dim")
+        table.add_row(Text(line, "cyan"), Text(chosen, style), Text(reason), *figures)
     return table
 
 

@@ -22,6 +22,7 @@ from .config import config
 from .errors import ExecutionError, LazyError
 from .execution import execute
 from .ir import Expr, Leaf
+from .summary import TraceRow
 from .trace import Source
 
 # Looking a program up, collecting its arguments and handing them to the device takes about this long, whatever the program does.
@@ -57,6 +58,12 @@ class Trial:
     compiled_seconds: float = float("inf")
     timed_native: int = 0
     timed_compiled: int = 0
+
+    def row(self) -> TraceRow:
+        """This trial as a report shows it."""
+        times = [None if t == float("inf") else t for t in (self.native_seconds, self.compiled_seconds)]
+        tier = self.verdict or "undecided"
+        return TraceRow(self.site, self.operations, tier, self.reason, self.native_runs, self.compiled_runs, *times)
 
     def next_tier(self) -> str:
         """The tier of the next run, once the program is there: compiled to warm up, then in turns until there is a verdict."""
