@@ -4,6 +4,9 @@ The numbers are issues of pytorch/xla unless another project is named.  Memory o
 collisions, the second process and damaged entries are `packages/lazy-core/tests/test_disk.py`.
 """
 
+import io
+import pdb
+
 import numpy as np
 import pytest
 import torch
@@ -167,6 +170,48 @@ def test_inspecting_a_pending_tensor_compiles_nothing():
     _ = (x.shape, x.dtype, x.device, x.is_leaf, x.requires_grad, x.stride(), x.numel(), lazy_core.explain(lazy_torch_value(x)))
     assert counters()["barriers"] == 0
     assert "pending" in lazy_core.explain(lazy_torch_value(x))
+
+
+def pending_in_each_library():
+    """A tensor, an array and a scalar, each pending when it comes."""
+    import lazy_numpy
+
+    yield torch.ones(3, device="lazy") * 2
+    yield lazy_numpy.asarray(np.ones(3)) * 2
+    yield (lazy_numpy.asarray(np.ones(3)) * 2).sum()
+
+
+def test_a_debugger_that_shows_variables_runs_nothing():
+    """1572: its `repr` of a pending tensor tells shape, dtype, operations and line; what the user prints there is computed."""
+    for y in pending_in_each_library():
+        out = io.StringIO()
+        debugger = pdb.Pdb(stdin=io.StringIO("p y\npp y\np [y]\nc\n"), stdout=out, nosigint=True, readrc=False)
+        debugger.set_trace()
+        assert y is not None
+        shown = out.getvalue()
+        assert counters()["barriers"] == 0
+        assert shown.count("pending: ") == 3, shown
+        assert "test_field_notes.py:" in shown
+        out = io.StringIO()
+        debugger = pdb.Pdb(stdin=io.StringIO("!print(repr(y), file=debugger.stdout)\nc\n"), stdout=out, nosigint=True, readrc=False)
+        debugger.set_trace()
+        assert y is not None
+        assert "pending" not in out.getvalue()
+        assert counters()["barriers"] == 1
+        lazy_core.reset_report()
+
+
+def test_an_editors_variable_view_runs_nothing():
+    """1572: what an editor's debugger calls to fill its window."""
+    folder = "/somewhere/debugpy/_vendored/pydevd/_pydevd_bundle/pydevd_safe_repr.py"
+    window = {}
+    exec(compile("def show(x):\n    return repr(x)\n", folder, "exec"), window)
+    for y in pending_in_each_library():
+        assert "pending: " in window["show"](y)
+        assert counters()["barriers"] == 0
+        assert "2." in repr(y) or "6." in repr(y)
+        assert "2." in window["show"](y) or "6." in window["show"](y)  # it is there by now
+        lazy_core.reset_report()
 
 
 def lazy_torch_value(x):

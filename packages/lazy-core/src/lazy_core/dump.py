@@ -1,13 +1,17 @@
 """Showing graphs and values without running anything.
 
-Owns: `graph` (the pending graph of a value as text) and `explain` (what is known about a value).  May import `ir`, `values`.
+Owns: `graph` (the pending graph of a value as text), `explain` (what is known about a value), and `inspected` (what a debugger is shown).
+May import `ir`, `events`.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from typing import Any
 
+from . import events
 from .ir import Expr, Node, post_order
 
 
@@ -91,3 +95,33 @@ def explain(tensor: Any) -> str:
         return f"{value.shape}, pending: {value.expr!r}"
     operations = sum(isinstance(item, Node) for item in post_order((value.expr,)))
     return f"{value.shape}, pending: {operations} operations, last {node.op.name} first recorded at {node.site or 'an unknown line'}"
+
+
+# Files and folders of debuggers, and of what they call to show a value.
+_DEBUGGERS = frozenset({"pdb.py", "bdb.py", "_pydevd_bundle", "pydevd", "debugpy", "ipdb", "pudb", "wdb"})
+_SHOWING = frozenset({"reprlib.py", "pprint.py"})
+
+
+def inspected(tensor: Any) -> str | None:
+    """What a frontend's `repr` returns in place of the contents, where a debugger asks for it and the value is pending; else None.
+
+    A debugger that shows variables must not run what the program has not run.  A `print` that the user types there does.
+
+    Raises:
+        TypeError: the argument is no lazy tensor.
+    """
+    return f"<lazy {explain(tensor)}>" if _asked_by_debugger() and value_of(tensor).array is None else None
+
+
+def _asked_by_debugger() -> bool:
+    """Whether the innermost line that is no library's belongs to a debugger."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        parts = set(name.split(os.sep))
+        if parts & _DEBUGGERS:
+            return True
+        if not events.is_hidden(name) and not parts & _SHOWING:
+            return False
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -96,6 +96,14 @@ def hide_package(path: str) -> None:
     _hidden_files.clear()
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file's frames are never taken for the user's line."""
+    hidden = _hidden_files.get(name)
+    if hidden is None:
+        hidden = _hidden_files[name] = name.startswith(_hidden_tuple)
+    return hidden
+
+
 def user_site() -> str | None:
     """The innermost `file:line` outside the system and the libraries it adapts, or None at an interactive prompt's edge."""
     frame = sys._getframe(1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import values
+from lazy_core import dump, values
 from lazy_core.shape import Shape
 from lazy_core.storage import Layout, Storage
 from lazy_core.values import Value
@@ -70,6 +70,10 @@ class ndarray(metaclass=_ArrayType):
         """The current contents."""
         value = self._value
         return value if value is not None else self._storage.read(self._layout)
+
+    def __lazy_core_value__(self) -> Value:
+        """What `lazy_core.explain(x)` and `lazy_core.graph(x)` ask of an array."""
+        return self._get()
 
     def _put(self, value: Value) -> None:
         """Replace the contents by a value of the same dims and dtype; every view of the storage sees it."""
@@ -169,7 +173,7 @@ class ndarray(metaclass=_ArrayType):
         return self.__array__(copy=False).__index__()
 
     def __repr__(self) -> str:
-        return repr(self.__array__(copy=False))
+        return dump.inspected(self) or repr(self.__array__(copy=False))
 
     def __str__(self) -> str:
         return str(self.__array__(copy=False))
@@ -203,6 +207,10 @@ class scalar:
     _value: Value
 
     def _get(self) -> Value:
+        return self._value
+
+    def __lazy_core_value__(self) -> Value:
+        """What `lazy_core.explain(x)` and `lazy_core.graph(x)` ask of a scalar."""
         return self._value
 
     def _host(self) -> Any:
@@ -259,7 +267,7 @@ class scalar:
         return int(np.ceil(self._host()))
 
     def __repr__(self) -> str:
-        return repr(self._host())
+        return dump.inspected(self) or repr(self._host())
 
     def __str__(self) -> str:
         return str(self._host())
