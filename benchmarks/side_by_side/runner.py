@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -89,10 +90,16 @@ def run_one(scenario: Scenario, peer: Peer, settings: Settings, timeout_seconds:
     for line in done.stdout.splitlines():
         found.update(json.loads(line))
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        found["error"] = f"{said[-1][:200] if said else 'no message'} (exit status {done.returncode})"
+        found["error"] = f"{_essence(done.stderr)} (exit status {done.returncode})"
         found["stderr"] = done.stderr[-4000:]
     return found
+
+
+def _essence(stderr: str) -> str:
+    """The line that names the exception, or else the last line."""
+    said = [line.strip() for line in stderr.splitlines() if line.strip()]
+    named = [line for line in said if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return ([*said, *named] or ["no message"])[-1][:200]
 
 
 def run(scenarios: list[str], peers: list[str], settings: Settings, say: Callable[[str], None]) -> Iterator[dict[str, dict[str, Found]]]:
