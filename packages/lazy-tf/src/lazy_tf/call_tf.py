@@ -25,9 +25,9 @@ from .tensor import Tensor
 _NEVER = frozenset(
     """
     Bincount CheckNumerics Copy DebugIdentity DebugIdentityV2 DenseBincount InTopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4
-    RandomGammaGrad StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomNormal StatelessRandomNormalV2
-    StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt
-    StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal StatelessTruncatedNormalV2
+    RandomGammaGrad StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomGammaV3 StatelessRandomNormal
+    StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
+    StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal StatelessTruncatedNormalV2
     Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where
     """.split()
 )
@@ -41,7 +41,18 @@ def supports(signature: Signature, inputs: Sequence[Any]) -> bool:
         return False
     if not signature.outputs or any(d not in capi.NUMPY_DTYPES for d in signature.outputs):
         return False
-    return all(e.__class__ is Tensor for e in inputs) and refusal(signature, inputs) is None
+    return all(e.__class__ is Tensor for e in inputs) and refusal(signature, inputs) is None and _compilable(signature)
+
+
+def _compilable(signature: Signature) -> bool:
+    """Whether XLA has a kernel of this operation for these dtypes."""
+    found: bool | None = signature.cache.get("compilable")
+    if found is None:
+        types = {name: proto.type for name, proto in signature.protos.items()}
+        kernels = capi.xla_kernels(signature.info.name)
+        found = any(all(types.get(name, 0) in allowed or types.get(name, 0) == 0 for name, allowed in k.items()) for k in kernels)
+        signature.cache["compilable"] = found
+    return found
 
 
 def static_positions(signature: Signature) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ run an operation goes through `ctypes.CDLL`.
 from __future__ import annotations
 
 import ctypes as C
+import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from tensorflow.python.eager import context as tf_context
 from tensorflow.python.eager import record as tf_record
 from tensorflow.python.eager.polymorphic_function import compiler_ir
 from tensorflow.python.framework import errors_impl, op_def_registry
+from tensorflow.python.framework import kernels as tf_kernels
 from tensorflow.python.framework import ops as tf_ops
 
 TESTED_VERSIONS = ((2, 18), (2, 21))
@@ -387,6 +389,23 @@ def context_object() -> Any:
 def seeding() -> Any:
     """An object that is another one after every `tf.random.set_seed`."""
     return getattr(tf_context.context(), "_rng", None)
+
+
+@functools.cache
+def xla_kernels(name: str) -> tuple[Mapping[str, frozenset[int]], ...]:
+    """For each kernel with which XLA compiles an operation for a CPU: the dtypes that it takes, by the name of the attribute.
+
+    They are registered when something is compiled first, so a trifle is.
+    """
+    _register_xla_kernels()
+    kernels = tf_kernels.get_registered_kernels_for_op(name).kernel
+    return tuple([{c.name: frozenset(c.allowed_values.list.type) for c in k.constraint} for k in kernels if k.device_type == "XLA_CPU_JIT"])
+
+
+@functools.cache
+def _register_xla_kernels() -> None:
+    with tf.device(CPU.decode()), stop_recording():
+        tf.function(lambda x: x + x, jit_compile=True)(tf.constant(1.0))
 
 
 def create_in_graph(name: str, inputs: Sequence[Any], dtypes: Sequence[int], attributes: Mapping[str, Any]) -> list[Any]:
