@@ -116,6 +116,25 @@ def conformance(session: nox.Session) -> None:
     _run_in(session, "together", "python", "-m", "pytest", "-q", "tests/test_conformance.py", "--dtypes=all", *session.posargs)
 
 
+def _torch_judge(name: str, what: str) -> None:
+    @nox.session(name=name, venv_backend="none", requires=["judges"])
+    def run(session: nox.Session) -> None:
+        _run_in(session, "judges", "python", str(_folder("torch") / "judges" / f"{name}.py"), *session.posargs)
+
+    run.__doc__ = f"{what} on the lazy device against the CPU, values and gradients (-- --dtypes float32 --match softmax selects)."
+
+
+@nox.session
+def judges(session: nox.Session) -> None:
+    """Make the environment of the sessions opinfo and modules."""
+    _install(session, ("core", "torch"))
+    _build_extension(session)
+
+
+_torch_judge("opinfo", "torch's operator database")
+_torch_judge("modules", "torch's module database")
+
+
 @nox.session(venv_backend="none", requires=["together"])
 def demo(session: nox.Session) -> None:
     """The main job: real torch, NumPy and TensorFlow programs, lazy beside native, and a table of what happened."""
