@@ -113,13 +113,13 @@ def _lift(x: Expr) -> Expr:
 def gather(self: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
     x, i = _lift(self), _lift(index)
     a = axis(dim, x.shape.ndim)
+    if i.shape.size == 0:
+        return filled(0, index.shape.dims, self.shape.dtype)
     if x.shape.ndim != i.shape.ndim:
         raise RuntimeError(f"Index tensor must have the same number of dimensions as input tensor: got {index.shape} and {self.shape}")
     dims = tuple(d if k == a else n for k, (d, n) in enumerate(zip(x.shape.dims, i.shape.dims, strict=True)))
     if any(n > d for k, (d, n) in enumerate(zip(x.shape.dims, i.shape.dims, strict=True)) if k != a):
         raise RuntimeError(f"gather: expected index {index.shape} to be no larger than self {self.shape} apart from dimension {dim}")
-    if math.prod(i.shape.dims) == 0:
-        return filled(0, index.shape.dims, self.shape.dtype)
     return reshape(ops.take_along_axis(crop(x, dims), _positions(i), axis=a), index.shape.dims)
 
 

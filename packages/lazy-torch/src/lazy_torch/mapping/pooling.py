@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazy_core import ops
-from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 
 from . import aten
@@ -117,6 +116,21 @@ def _vector(values: Sequence[float], kind: DType) -> Expr:
     return parts[0] if len(parts) == 1 else ops.concatenate(*parts, axis=0)
 
 
+def _whole_averages(x: Expr, k: tuple[int, ...], s: tuple[int, ...], p: Pads, counts: list[list[int]] | int) -> Expr:
+    """Averages of integers, rounded towards zero once."""
+    total = _window_sum(x, k, s, p)
+    if isinstance(counts, int):
+        return ops.trunc_div(total, num(counts, total))
+    share: Expr | None = None
+    for i, row in enumerate(counts):
+        dims = [1] * x.shape.ndim
+        dims[x.shape.ndim - len(counts) + i] = len(row)
+        part = reshape(_vector(row, I64), dims)
+        share = part if share is None else ops.mul(share, part)
+    assert share is not None
+    return ops.trunc_div(total, share)
+
+
 def _window_sum(x: Expr, k: tuple[int, ...], s: tuple[int, ...], p: Pads) -> Expr:
     """Sums over windows of the trailing dims: a depthwise product, one matrix a dim."""
     for i, size in enumerate(k):
@@ -180,7 +194,7 @@ def _avg_pool(rank: int) -> None:
         k, s, p, counts = _averaging(rank, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         kind = self.shape.dtype
         if not is_float(kind):
-            raise UnsupportedError("average pooling of integers")
+            return cast(_whole_averages(cast(self, I64), k, s, p, counts), kind)
         plain = _plain(self, rank, k, s, p, padding, divisor_override, count_include_pad)
         if plain is not None:
             return ops.avg_pool(self, **plain)
