@@ -10,8 +10,10 @@ import threading
 import traceback
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+import lazy_core
 import lazy_tf
 
 
@@ -118,6 +120,28 @@ def test_enable_and_disable_change_the_default():
     finally:
         lazy_tf.disable()
     assert not lazy_tf.is_lazy(tf.constant(1.0))
+
+
+def test_a_debugger_that_shows_variables_runs_nothing():
+    """The `repr` of a pending tensor or variable tells shape, operations and line there; elsewhere it shows the contents."""
+    window = {}
+    code = compile("def show(x):\n    return repr(x)\n", "/somewhere/debugpy/_vendored/pydevd/_pydevd_bundle/pydevd_safe_repr.py", "exec")
+    exec(code, window)
+    with lazy_tf.device():
+        lazy_core.reset_report()
+        x = tf.constant([1.0, 2.0]) * 2
+        v = tf.Variable([1.0, 2.0])
+        v.assign_add(x)
+        for y in (x, v):
+            assert "pending: " in window["show"](y)
+            assert "shape=(2,)" in window["show"](y)
+        assert "test_process.py:" in lazy_core.explain(x)
+        assert "mul" in lazy_core.graph(x)
+        assert lazy_core.report().counters["barriers"] == 0
+        assert "[2., 4.]" in repr(x)
+        assert "[3., 6.]" in window["show"](v)
+    with pytest.raises(TypeError, match="not a lazy tensor"), tf.device("CPU:0"):
+        lazy_core.explain(tf.constant(1.0))
 
 
 PREAMBLE = """

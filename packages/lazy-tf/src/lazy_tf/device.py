@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from lazy_core import events
 
-from . import callbacks, capi
+from . import callbacks, capi, inspection
 
 DEVICE = "/job:localhost/replica:0/task:0/device:LAZY:0"
 """The device's full name.
@@ -36,6 +36,7 @@ def register() -> None:
         if _registered is not context:
             capi.forget_context()
             callbacks.install(DEVICE)
+            inspection.install()
             _registered = context
 
 
