@@ -3,6 +3,18 @@
 import math
 
 import numpy as np
+from scipy import linalg, special
+
+_POLYNOMIALS = {
+    "chebyshev_t": special.eval_chebyt,
+    "chebyshev_u": special.eval_chebyu,
+    "chebyshev_v": lambda n, x: special.eval_chebyu(n, x) - np.where(n > 0, special.eval_chebyu(np.maximum(n - 1, 0), x), 0),
+    "chebyshev_w": lambda n, x: special.eval_chebyu(n, x) + np.where(n > 0, special.eval_chebyu(np.maximum(n - 1, 0), x), 0),
+    "hermite_h": special.eval_hermite,
+    "hermite_he": special.eval_hermitenorm,
+    "laguerre_l": special.eval_laguerre,
+    "legendre_p": special.eval_legendre,
+}
 
 
 def _v(fn):
@@ -264,4 +276,20 @@ REFERENCES = {
     "log_softmax": lambda x, axis: np.log(_softmax(x.astype(np.float64), axis)).astype(x.dtype),
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
+    "gcd": np.gcd,
+    "bessel_i0e": special.i0e,
+    "bessel_i1e": special.i1e,
+    "bessel_j0": special.j0,
+    "bessel_j1": special.j1,
+    "bessel_y0": special.y0,
+    "bessel_y1": special.y1,
+    "bessel_k0e": special.k0e,
+    "bessel_k1e": special.k1e,
+    "airy_ai": lambda x: special.airy(x)[0],
+    "erfcx": special.erfcx,
+    "ndtri": special.ndtri,
+    "igamma": special.gammainc,
+    "igammac": special.gammaincc,
+    "orthogonal_polynomial": lambda x, n, kind: np.where(n < 0, 0, _POLYNOMIALS[kind](np.maximum(n, 0), x)).astype(x.dtype),
+    "matrix_exp": lambda x: linalg.expm(x.astype(np.result_type(x, np.float64))).astype(x.dtype),
 }

@@ -49,13 +49,13 @@ LOOSER: dict[str, tuple[tuple[float, float], tuple[float, float], str]] = {
 }
 
 
-def _up_to_phase(result: Any, sample: Any) -> Any:
+def _up_to_phase(result: Any, sample: Any, op: str) -> Any:
     """Eigenvectors have a free phase."""
     values, vectors = result
     return values, vectors.abs()
 
 
-def _product(result: Any, sample: Any) -> Any:
+def _product(result: Any, sample: Any, op: str) -> Any:
     """Singular vectors have free phases, and those of no singular value are free."""
     u, s, v = result
     k = s.shape[-1]
@@ -63,12 +63,16 @@ def _product(result: Any, sample: Any) -> Any:
     return s, (u[..., :k] * s.to(u.dtype).unsqueeze(-2)) @ vh[..., :k, :]
 
 
-def _up_to_ties(result: Any, sample: Any) -> Any:
+def _up_to_ties(result: Any, sample: Any, op: str) -> Any:
     """Which of several equal elements is meant is free: an index stands for the element."""
     values, indices = result
     source = sample.input.detach().to(values.device)
-    dim = sample.kwargs.get("dim", sample.args[1] if len(sample.args) > 1 else -1)
-    return values, source.gather(dim, indices) if source.dim() else indices
+    given = sample.args[0 if op == "mode" else 1 :]
+    dim = sample.kwargs.get("dim", given[0] if given else -1)
+    kept = indices.dim() == source.dim()
+    if source.dim():
+        indices = source.gather(dim, indices if kept else indices.unsqueeze(dim))
+    return values, indices if kept or not source.dim() else indices.squeeze(dim)
 
 
 # What of a result is determined at all.
@@ -76,6 +80,7 @@ DETERMINED: dict[str, Any] = {
     "linalg.eigh": _up_to_phase,
     "topk": _up_to_ties,
     "kthvalue": _up_to_ties,
+    "mode": _up_to_ties,
     "svd": _product,
     "linalg.svd": _product,
 }
@@ -138,7 +143,7 @@ def _run(cell: Cell, sample: Any, device: str, cotangents: list[torch.Tensor] | 
     result = cell.op(*args, **kwargs)
     random = before is not None and not torch.equal(before, torch.get_rng_state())
     processed = sample.output_process_fn_grad(result)
-    leaves, structure = tree_flatten(DETERMINED[op](result, sample) if op in DETERMINED else result)
+    leaves, structure = tree_flatten(DETERMINED[op](result, sample, op) if op in DETERMINED else result)
     outputs = [t for t in tree_leaves(processed) if isinstance(t, torch.Tensor) and t.requires_grad]
     wanted = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
     if cotangents is None:

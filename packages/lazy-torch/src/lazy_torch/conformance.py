@@ -385,6 +385,7 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
             "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma",
         )
     },
+    "gcd": torch.gcd,
     # special functions
     "zeta": torch.special.zeta,
     "igamma": torch.special.gammainc,

@@ -373,6 +373,24 @@ def nextafter(x: Any, y: Any) -> Any:
     return lax.nextafter(x, y)
 
 
+def _divisor_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    yield Sample((numbers(rng, (3, 4), dtype, -60, 60), numbers(rng, (4,), dtype, -60, 60)), {})
+    yield Sample((np.array([0, 0, 12, 7, 120], dtype), np.array([0, 5, 18, 0, 96], dtype)), {})
+    yield Sample((numbers(rng, (0, 2), dtype), numbers(rng, (2,), dtype)), {})
+
+
+@op(samples=_divisor_samples, dtypes=INT)
+def gcd(x: Any, y: Any) -> Any:
+    """The greatest common divisor, never negative; that of 0 and 0 is 0: integer[*dims], integer[*dims] -> the same.  XLA: While.
+
+    Raises:
+        DtypeError: the dtypes differ, or are not integer.
+        ShapeError: the dims cannot be broadcast.
+    """
+    x, y = operands("gcd", x, y, "iu", "integers")
+    return jnp.gcd(x, y)
+
+
 # ------------------------------------------------------------------ bits
 
 

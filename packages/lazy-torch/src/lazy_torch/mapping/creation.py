@@ -161,7 +161,13 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     kinds = [dtype_of(v) for v in (start, end)]
     kind = dtype or next((k for k in kinds if is_complex(k)), default_float())
     wide = kind if is_complex(kind) or (kind.itemsize > 2 and is_float(kind)) else F64
+    start, end = (_bound(v, kind) for v in (start, end))
     return cast(_steps(start, end, steps, wide), kind)
+
+
+def _bound(value: Scalar, kind: DType) -> Scalar:
+    """Torch brings the bounds of integer sequences to integers first."""
+    return operand(value, kind) if is_int(kind) else value
 
 
 @aten("logspace", "logspace.Scalar_Tensor", "logspace.Tensor_Scalar", "logspace.Tensor_Tensor")
@@ -170,6 +176,8 @@ def logspace(start: Scalar, end: Scalar, steps: int, base: float = 10.0, *, dtyp
         raise RuntimeError("number of steps must be non-negative")
     kind = dtype or default_float()
     wide = kind if is_complex(kind) else F64
+    start, end = (_bound(v, kind) for v in (start, end))
+    base = int(base) if is_int(kind) else base
     return cast(ops.pow(const(base, wide), _steps(start, end, steps, wide)), kind)
 
 

@@ -497,3 +497,21 @@ def addcdiv(self: Expr, tensor1: Expr, tensor2: Expr, *, value: Scalar = 1) -> E
     x, a, b = (operand(v, wide) for v in (self, tensor1, tensor2))
     top = a if is_static(value) and value == 1 else ops.mul(operand(value, wide), a)
     return cast(ops.add(x, ops.div(top, b)), dtype)
+
+
+# ------------------------------------------------------------------ divisors
+
+
+@aten("gcd")
+def gcd(self: Expr, other: Expr) -> Expr:
+    (x, y), _ = promote(self, other)
+    return ops.gcd(x, y)
+
+
+@aten("lcm")
+def lcm(self: Expr, other: Expr) -> Expr:
+    (x, y), _ = promote(self, other)
+    divisor = ops.gcd(x, y)
+    zero = ops.eq(divisor, num(0, x))
+    share = ops.trunc_div(x, ops.where(zero, num(1, x), divisor))
+    return ops.where(zero, num(0, x), ops.abs(ops.mul(share, y)))
