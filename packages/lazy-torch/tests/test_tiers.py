@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_an_uploaded_tensor_is_a_copy(tier: str) -> None:
 
 def test_errors_are_the_librarys_on_every_tier(tier: str) -> None:
     x = torch.ones(3, device=LAZY)
-    with pytest.raises(RuntimeError, match="size of tensor a|broadcast"):
+    with pytest.raises(RuntimeError, match=r"size of tensor a|broadcast"):
         x + torch.ones(4, device=LAZY)
     with pytest.raises(RuntimeError, match="same device"):
         x + torch.ones(3)
@@ -256,3 +257,39 @@ def test_exit_while_something_is_being_compiled() -> None:
         """
     )
     assert out.startswith("compiling")
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell])
+@pytest.mark.parametrize("name", ["native", "auto"])
+def test_recurrent_networks_have_native_cells(kind: type[nn.Module], name: str) -> None:
+    """The CPU has no fused cells: ours give the values and gradients of its composed ones."""
+    with lazy_core.options(tier=name, learn_percent=10_000):
+        torch.manual_seed(0)
+        plain = kind(6, 5)
+        torch.manual_seed(0)
+        mine = kind(6, 5).to(LAZY)
+        shape = (4, 6) if "Cell" in kind.__name__ else (3, 4, 6)
+        for _ in range(5):
+            x = torch.randn(*shape)
+            first, second = [], []
+            for model, data, kept in ((plain, x, first), (mine, x.to(LAZY), second)):
+                out = model(data)
+                out = out[0] if isinstance(out, tuple) else out
+                model.zero_grad()
+                out.square().sum().backward()
+                kept += [out.detach().cpu(), *[p.grad.cpu() for p in model.parameters()]]
+            for a, b in zip(first, second, strict=True):
+                torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_equal_values_in_other_strides() -> None:
+    """A copy of a transposed tensor is the same expression as the transposed tensor, and must still be laid out as a copy is."""
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        x, plain = torch.arange(6.0).reshape(2, 3).to(LAZY), torch.arange(6.0).reshape(2, 3)
+        for _ in range(6):
+            found = [
+                (t.t().contiguous().view(-1) + t.t().reshape(6) * 2).sum() + t.t().clone(memory_format=torch.contiguous_format).view(6)[2]
+                for t in (x, plain)
+            ]
+            torch.testing.assert_close(found[0].cpu(), found[1])
+            time.sleep(0.001)

@@ -326,6 +326,11 @@ static void follow_resize(const at::Tensor& lazy, const at::Tensor& host) {
   if (!lazy.sizes().equals(host.sizes()) || !lazy.strides().equals(host.strides())) t->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
 }
 
+static void run_kernel(Op& op, Stack* stack) {
+  if (C10_UNLIKELY(op.own != nullptr)) return op.own(*stack, stack->data() + stack->size() - op.nargs);
+  op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+}
+
 static bool random_now(Op& op, Stack* stack, const IValue& generator) {
   RandomState* random = random_state(generator);
   auto [seed, counter] = seed_and_counter(random);
@@ -341,7 +346,7 @@ bool run_immediately(Op& op, Stack* stack) {
   IValue* a = stack->data() + below;
   const IValue generator = op.generator >= 0 ? a[op.generator] : IValue();
   const bool random = op.seeded && !(op.dropout >= 0 && a[op.dropout].isDouble() && a[op.dropout].toDouble() == 0);
-  if (random && !has_draw(op)) return false;
+  if (random ? !has_draw(op) : !op.on_cpu) return false;
   const uint64_t signed_by = signature(op, a), shown = numbers(op, a);
   prepare(op, a);
   c10::SmallVector<std::pair<IValue, int>, 4> written;  // and where its host side stands in `hosts`
@@ -367,11 +372,7 @@ bool run_immediately(Op& op, Stack* stack) {
   }
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    if (random) {
-      random_now(op, stack, generator);
-    } else {
-      op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-    }
+    random ? (void)random_now(op, stack, generator) : run_kernel(op, stack);
   }
   for (auto& [lazy, at] : written) {
     if (at < 0) continue;
@@ -569,8 +570,13 @@ class Evaluation {
     auto tensor = [&](int arg, const IValue& literal) -> IValue {
       const Item& item = e.items[cursor++];
       if (item.number >= 0) return number(e.numbers[item.number], literal);
-      if (!op.args[arg].write) return item.node->value;
-      written.push_back(op.args[arg].write_only ? at::empty_strided(item.geom->sizes, item.geom->strides, at::TensorOptions(item.geom->dtype)) : private_copy(item.node));
+      if (!op.args[arg].write) return laid_out(item.node->value, item.geom);  // an equal expression may lie in other strides
+      if (op.args[arg].write_only) {
+        written.push_back(at::empty_strided(item.geom->sizes, item.geom->strides, at::TensorOptions(item.geom->dtype)));
+      } else {
+        const at::Tensor own = private_copy(item.node);
+        written.push_back(laid_out(own, item.geom));
+      }
       return written.back();
     };
     for (int i = 0; i < op.nargs; i++) {
@@ -608,8 +614,10 @@ class Evaluation {
       at::Tensor next = at::empty({2}, at::TensorOptions(ScalarType::UInt64));
       next.mutable_data_ptr<uint64_t>()[0] = seed, next.mutable_data_ptr<uint64_t>()[1] = counter;
       if (e.next_state) give(e.next_state, next);
+    } else if (!op.on_cpu) {
+      return false;
     } else {
-      op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+      run_kernel(op, &stack);
     }
     for (size_t r = 0; r < e.returns.size(); r++) {
       const Return& made = e.returns[r];

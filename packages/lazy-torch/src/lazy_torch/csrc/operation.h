@@ -33,6 +33,8 @@ struct Op {
   bool seeded = false;  // torch says that it may draw random numbers
   int dropout = -1;     // the argument that says how much, if there is one
   std::atomic<int> mode{UNKNOWN};
+  bool on_cpu = true;                           // the CPU has a kernel
+  void (*own)(Stack&, IValue*) = nullptr;       // a native kernel of ours, where the CPU has none
   bool random = false;  // the builder draws random numbers
   std::atomic<bool> any_lifted{false};
   Op(c10::OperatorHandle h, uint32_t i) : handle(std::move(h)), id(i) {}
@@ -54,6 +56,8 @@ void see(uint64_t prefix, uint64_t numbers);
 
 // Run the CPU's kernel now, on the bytes that the arguments hold.  False where only recording can do it (random numbers of a kind without a kernel here).
 bool run_immediately(Op& op, Stack* stack);
+// The kernels for what the CPU has none for; they leave the results on the stack in place of the arguments.  Null for others.
+void (*own_kernel(const std::string& name))(Stack&, IValue*);
 // The random operations that have a kernel here: the same numbers as the core's, in the arguments' order of the schema.  False for others.
 bool has_draw(const Op& op);
 bool draw(const Op& op, Stack* stack, uint64_t seed, uint64_t& counter);

@@ -62,6 +62,8 @@ Op* make_op(const c10::OperatorHandle& handle) {
   op->is_copy = op->name == "copy_";
   op->is_clone = base == "clone";
   op->is_zero = base == "zero_" || base == "_foreach_zero_";
+  op->own = own_kernel(op->name);
+  op->on_cpu = op->own || handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   op->seeded = handle.hasTag(at::Tag::nondeterministic_seeded) && base != "_fused_sdp_choice";
   for (int i = 0; i < op->nargs; i++) {
     const auto& name = schema.arguments()[i].name();
