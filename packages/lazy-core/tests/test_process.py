@@ -226,6 +226,73 @@ def test_doctor_names_versions(capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["jax"]
     assert facts["platform"] == "cpu"
+    assert facts["disk cache"] == "off"
+    assert "tier=compiled" in facts["settings"]
+
+
+def test_doctor_tells_where_the_disk_cache_is_and_how_large(tmp_path, capsys):
+    """And whether something that should work does not: the exit status."""
+    from lazy_core.cli import main
+    from lazy_core.disk import disk
+
+    with lazy_core.options(cache_dir=str(tmp_path / "cache")):
+        disk.put("index", "text", b"x" * 1_000_000)
+        status = main(["doctor"])
+    shown = capsys.readouterr().out
+    assert f"{tmp_path / 'cache'} (1 files, 1.0 of 2000 MB)" in shown
+    assert status == ("missing: " in shown)
+
+
+def command(*arguments, **env):
+    """The `lazy` command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "lazy_core.cli", *arguments],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "LAZY_CACHE_DIR": "off", **env},
+    )  # fmt: skip
+
+
+def test_the_command_behaves_as_commands_do(tmp_path):
+    """Help and version exit with 0 and print to standard output; wrong usage exits with 2 and says why on standard error."""
+    shown = command("--help")
+    assert shown.returncode == 0
+    for name in ("doctor", "run", "report", "graph"):
+        assert name in shown.stdout
+    version = command("--version")
+    assert (version.returncode, version.stdout.strip()) == (0, f"lazytensor-core {lazy_core.__version__}")
+    for wrong in ((), ("fly",), ("graph",), ("graph", str(tmp_path / "none.json")), ("run", "--frontend", "cobol", "script.py")):
+        done = command(*wrong)
+        assert done.returncode == 2, wrong
+        assert done.stderr.startswith(("usage: lazy", "lazy: ")), done.stderr
+        assert not done.stdout
+
+
+def test_a_bad_setting_in_the_environment_names_its_variable():
+    """A typing mistake is no traceback riddle."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import lazy_core"],
+        env={**os.environ, "LAZY_MAX_TRACE": "many"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "environment variable LAZY_MAX_TRACE: max_trace must be a positive whole number, not 'many'" in done.stderr
+
+
+def test_running_out_of_memory_surfaces_at_the_read_with_the_recording_line():
+    """64 TiB: reading it raises as often as it is read; unaffected values of the same trace are there."""
+    from lazy_core import ir
+    from lazy_core.errors import ExecutionError
+
+    one = values.from_host(np.ones(3, np.float32))
+    fine = ops.add(one, one)
+    huge = values.record(ops.iota, (), ir.attrs(dims=(1 << 44,), axis=0, dtype=np.dtype("float32")))
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match=r"(?s)the last recorded at .*test_process\.py:\d+.*[Oo]ut of memory"):
+            values.to_host(huge)
+    assert values.to_host(fine).tolist() == [2, 2, 2]
+    del huge
+    assert values.to_host(ops.add(fine, one)).tolist() == [3, 3, 3]
 
 
 def test_failing_execution_surfaces_at_the_read_with_the_recording_line():

@@ -2,7 +2,7 @@
 
 Owns: argument parsing and what is printed.  Imports frontends only through their entry points.
 
-    lazy doctor                                  versions, devices, installed frontends, what is missing
+    lazy doctor                                  versions, devices, the disk cache, settings, installed frontends, what is missing
     lazy run [--frontend numpy] script.py ...    run a script with a frontend enabled and print the report
     lazy report FILE [--html PAGE]               show a report that a program wrote (LAZY_REPORT=FILE python program.py)
     lazy graph FILE [NUMBER]                     show a compiled graph of such a report, as text, StableHLO, Graphviz or HTML
@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 
 from . import __version__, backend, dump, frontend, page
+from .config import Config, config
+from .disk import disk
 from .errors import LazyError
 from .report import Report, report
 
@@ -25,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="lazy", description="Inspect and run lazy tensor programs.")
     parser.add_argument("--version", action="version", version=f"lazytensor-core {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    doctor = commands.add_parser("doctor", help="versions, devices, installed frontends and what is missing")
+    doctor = commands.add_parser("doctor", help="versions, devices, the disk cache, settings, frontends and what is missing")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     run = commands.add_parser("run", help="run a script with a frontend enabled, then print the report")
     run.add_argument("--frontend", default="numpy", help="an installed frontend that can run scripts (default: numpy)")
@@ -77,7 +81,12 @@ def _graph(read: Report, number: int | None, form: str) -> int:
 
 
 def _doctor(as_json: bool) -> int:
-    facts: dict[str, object] = {"lazytensor-core": __version__, **backend.versions()}
+    facts: dict[str, object] = {"lazytensor-core": __version__, "python": platform.python_version(), **backend.versions()}
+    facts["devices"] = backend.topology()
+    facts["disk cache"] = disk.describe()
+    defaults = Config()
+    changed = {f.name: getattr(config, f.name) for f in fields(config) if getattr(config, f.name) != getattr(defaults, f.name)}
+    facts["settings"] = ", ".join(f"{name}={value}" for name, value in changed.items()) or "the defaults"
     problems = 0
     for name in frontend.names():
         try:

@@ -123,6 +123,14 @@ class DiskCache:
                     events.emit("cache", f"the disk cache in {_base()} cannot be used: {error}")
         return self._folder
 
+    def describe(self) -> str:
+        """Where the cache is and how large, for people."""
+        folder = self.folder()
+        if folder is None:
+            return "off" if config.cache_dir == "off" else f"unusable: {_base()}"
+        sizes = [size for _, size, _ in _entries(folder.parent)]
+        return f"{folder.parent} ({len(sizes)} files, {sum(sizes) / 1e6:.1f} of {config.cache_bytes / 1e6:.0f} MB)"
+
     # ---------------------------------------------------------------- entries
 
     def get(self, kind: str, text: str) -> bytes | None:
@@ -173,13 +181,7 @@ class DiskCache:
             self._bytes += added
         if self._bytes is not None and self._bytes <= config.cache_bytes:
             return
-        entries = []
-        for path in base.glob("*/*"):
-            if not path.name.startswith(_OURS):
-                continue
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                entries.append((status.st_mtime, status.st_size, path))
+        entries = _entries(base)
         self._bytes = sum(size for _, size, _ in entries)
         if self._bytes > config.cache_bytes:
             for _, size, path in sorted(entries):
@@ -188,6 +190,17 @@ class DiskCache:
                     self._bytes -= size
                 if self._bytes <= config.cache_bytes * 0.8:  # some room, so that not every write evicts
                     break
+
+
+def _entries(base: Path) -> list[tuple[float, int, Path]]:
+    """The cache's files with the time of their last use and their size in bytes."""
+    entries = []
+    for path in base.glob("*/*"):
+        if path.name.startswith(_OURS):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
+    return entries
 
 
 def _name(kind: str, text: str) -> str:

@@ -62,7 +62,8 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
             for argument in arguments:
                 if argument.__class__ is Failed:  # the first failure says what happened, and where
                     raise argument.error from None
-            raise ExecutionError(f"running a program of {plan.operations} operations failed: {error}") from error
+            last = f"the last recorded at {plan.site or 'an unknown line'}"
+            raise ExecutionError(f"running a program of {plan.operations} operations, {last}, failed: {error}") from error
         _latest.append((weakref.ref(outputs[plan.smallest]), plan))
     placed = [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
     return placed, outputs
