@@ -77,9 +77,14 @@ def index_put(self: Expr, indices: Indices, values: Expr, accumulate: bool = Fal
     if not where:
         wide = expand(values, self.shape.dims)
         return ops.add(self, wide) if accumulate else wide
-    if self.shape.dtype == BOOL and accumulate:
-        raise UnsupportedError("index_put with accumulate on a bool tensor")
-    return ops.index_put(self, values, *positions, axes=where, accumulate=accumulate)
+    return _put(self, values, positions, where, accumulate)
+
+
+def _put(x: Expr, values: Expr, positions: Sequence[Expr], where: tuple[int, ...], accumulate: bool) -> Expr:
+    if x.shape.dtype == BOOL and accumulate:  # bools add up to whether any is true
+        total = ops.index_put(cast(x, I64), cast(values, I64), *positions, axes=where, accumulate=True)
+        return ops.ne(total, num(0, total))
+    return ops.index_put(x, values, *positions, axes=where, accumulate=accumulate)
 
 
 def _fill_where(x: Expr, indices: Indices, value: Expr) -> Expr:
@@ -239,10 +244,8 @@ def index_add(self: Expr, dim: int, index: Expr, source: Expr, *, alpha: Scalar 
     target, i, values, a = _along(self, dim, index, source)
     if isinstance(alpha, Expr) or alpha != 1:
         values = ops.mul(values, operand(alpha, values.shape.dtype))
-    if self.shape.dtype == BOOL:
-        raise UnsupportedError("index_add on a bool tensor")
     wide = math_dtype(self.shape.dtype)
-    result = ops.index_put(cast(target, wide), cast(values, wide), i, axes=(a,), accumulate=True)
+    result = _put(cast(target, wide), cast(values, wide), [i], (a,), True)
     return reshape(cast(result, self.shape.dtype), self.shape.dims)
 
 
@@ -282,9 +285,7 @@ def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr
     flat = reshape(self, (self.shape.size,))
     n = index.shape.size
     values = reshape(source, (n,))
-    if self.shape.dtype == BOOL and accumulate:
-        raise UnsupportedError("put with accumulate on a bool tensor")
-    return reshape(ops.index_put(flat, values, reshape(_positions(index), (n,)), axes=(0,), accumulate=accumulate), self.shape.dims)
+    return reshape(_put(flat, values, [reshape(_positions(index), (n,))], (0,), accumulate), self.shape.dims)
 
 
 @aten("masked_scatter")

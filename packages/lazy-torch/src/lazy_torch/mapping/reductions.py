@@ -214,15 +214,26 @@ def count_nonzero(self: Expr, dim: Dims = None) -> Expr:
 # ------------------------------------------------------------------ norms, logsumexp
 
 
+def _logsumexp(x: Expr, over: tuple[int, ...], keepdim: bool) -> Expr:
+    if not is_complex(x.shape.dtype):
+        return ops.logsumexp(x, axes=over, keepdims=keepdim)
+    real = ops.real(x)
+    most = ops.max(real, axes=over, keepdims=True)
+    shift = cast(ops.where(ops.isfinite(most), most, num(0, most)), x.shape.dtype)
+    total = ops.log(ops.sum(ops.exp(ops.sub(x, shift)), axes=over, keepdims=True))
+    found = ops.add(total, shift)
+    return found if keepdim else ops.squeeze(found, axes=over)
+
+
 @aten("logsumexp")
 def logsumexp(self: Expr, dim: Dims, keepdim: bool = False) -> Expr:
     kind = float_type(self.shape.dtype)
-    if is_complex(kind):
-        raise UnsupportedError("logsumexp of complex tensors is not lowered")
     x = cast(cast(self, kind), math_dtype(kind))
     if self.shape.ndim == 0:
-        return cast(self, kind)
-    return cast(ops.logsumexp(x, axes=axes(dim, self.shape.ndim), keepdims=keepdim), kind)
+        return reshape(_logsumexp(reshape(x, (1,)), (0,), False), ()) if is_complex(kind) else cast(self, kind)
+    if is_complex(kind) and self.shape.size == 0:
+        raise UnsupportedError("logsumexp of no complex numbers")
+    return cast(_logsumexp(x, axes(dim, self.shape.ndim), keepdim), kind)
 
 
 @aten("linalg_vector_norm", static=("ord",))
@@ -311,7 +322,7 @@ def logcumsumexp(self: Expr, dim: int) -> Expr:
     if self.shape.ndim == 0:
         return cast(self, kind)
     if is_complex(kind):
-        raise UnsupportedError("logcumsumexp of complex tensors is not lowered")
+        raise UnsupportedError("logcumsumexp of complex tensors: imaginary parts go on from one sum to the next, beyond pi")
     along = axis(dim, self.shape.ndim)
     x = cast(cast(self, kind), math_dtype(kind))
     n = self.shape.dims[along]
