@@ -37,7 +37,8 @@ def main() -> None:
         measure.count_processor_time()
     run = Run(PEERS[request["peer"]], request["launched"], clock, request["seconds"], request["quick"], request["processor_time"])
     say(**SCENARIOS[request["scenario"]].run(run))
-    say(other_cores=max(clock.others, default=0.0), process_peak=measure.peak_mebibytes(), counters=run.counters())
+    others = 0.0 if request["processor_time"] else max(clock.others, default=0.0)
+    say(other_cores=others, process_peak=measure.peak_mebibytes(), **run.lazy_report())
 
 
 if __name__ == "__main__":

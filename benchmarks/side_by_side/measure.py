@@ -11,7 +11,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 CALM = 0.15
@@ -133,23 +133,25 @@ def longest(seconds: Sequence[float]) -> float:
     return max(seconds[1:])
 
 
-def warm_up(run: Callable[[], Any], compiles: Callable[[], int | None], seconds: float, limit: float = 120.0) -> None:
-    """Call `run` for at least `seconds`, and on until `seconds` have passed without a compile; at most `limit` seconds.
+def warm_up(run: Callable[[], Any], progress: Callable[[], Hashable], seconds: float, limit: float = 60.0) -> None:
+    """Call `run` for at least `seconds`, and on until `seconds` have passed without progress; at most `limit` seconds.
 
     Args:
         run: what is to be warm.
-        compiles: how often something was compiled; None while something is being compiled.
-        seconds: how long nothing must have happened.
+        progress: something that changes when what runs next has changed; None while that is being worked on.
+        seconds: how long nothing must have changed.
         limit: when to give up waiting.
     """
-    begin = changed = time.perf_counter()
-    known, calls_made = compiles(), 0
-    while calls_made < 3 or time.perf_counter() < min(changed + seconds, begin + limit):
+    begin = changed = looked = now()
+    known, calls_made = progress(), 0
+    while calls_made < 3 or now() < min(changed + seconds, begin + limit):
         run()
         calls_made += 1
-        count = compiles()
-        if count is None or count != known:
-            known, changed = count, time.perf_counter()
+        if now() - looked < seconds / 50:
+            continue
+        found, looked = progress(), now()
+        if found is None or found != known:
+            known, changed = found, now()
 
 
 def timed(run: Callable[[], Any]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ class Run:
         peer: who runs.
         launched: when the process was launched, in seconds of `time.monotonic`.
         clock: the clock.
-        seconds: how long a measurement lasts, and half of it a warm-up.
+        seconds: how long a measurement lasts, and how long nothing may have been compiled before it.
         quick: whether to do as little as shows that it works.
         processor_time: whether the clock counts this process's processor time.
     """
@@ -62,26 +62,29 @@ class Run:
         for seed in range(3):
             self.read(tiny.step(tiny.place(model.batch(model.batch_size, seed))))
 
-    def compiles(self) -> int | None:
-        """How often a lazy peer has compiled, None while it does; other peers compile before they return, so they say 0."""
+    def progress(self) -> Hashable:
+        """Changes when a lazy peer compiles something or decides on a tier; None while it compiles; others do nothing in the background."""
         if not self.peer.lazy:
             return 0
         import lazy_core
         from lazy_core import compiling
 
-        return int(lazy_core.report().counters["compiles"]) if compiling.wait(timeout=0) else None
+        report = lazy_core.report()
+        return (report.counters["compiles"], *(row.tier for row in report.traces)) if compiling.wait(timeout=0) else None
 
-    def counters(self) -> dict[str, Any]:
-        """The counters of a lazy peer's report; empty for others."""
+    def lazy_report(self) -> Found:
+        """The counters of a lazy peer, and which tier runs its latest traces, and why; empty for others."""
         if not self.peer.lazy or self._module is None:
             return {}
         import lazy_core
 
-        return dict(lazy_core.report().counters)
+        report = lazy_core.report()
+        traces = [{"operations": row.operations, "tier": row.tier, "why": row.reason} for row in report.traces[-8:]]
+        return {"counters": report.counters, "traces": traces}
 
     def warm_up(self, run: Callable[[], Any]) -> None:
         """Call `run` until what it needs is compiled and caches are warm."""
-        measure.warm_up(run, self.compiles, 0.0 if self.quick else self.seconds / 2)
+        measure.warm_up(run, self.progress, 0.0 if self.quick else self.seconds)
 
 
 @dataclass(frozen=True)
@@ -393,7 +396,7 @@ def combine(runs: list[Found]) -> Found:
             }
         elif key == "losses_right":
             whole[key] = all(column)
-        elif key == "loss_error":
+        elif key in ("loss_error", "other_cores", "process_peak"):
             whole[key] = max(column)
         elif isinstance(value, float) and key != "value":
             whole[key] = statistics.median(column)
