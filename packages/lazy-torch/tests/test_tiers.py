@@ -293,3 +293,16 @@ def test_equal_values_in_other_strides() -> None:
             ]
             torch.testing.assert_close(found[0].cpu(), found[1])
             time.sleep(0.001)
+
+
+def test_transforms_and_packed_sequences_run_natively() -> None:
+    """Zero tensors without memory become tensors with memory; composed operations may take tensors on the CPU."""
+    with lazy_core.options(tier="native"):
+        x = torch.tensor([0.5, -1, 2])
+        torch.testing.assert_close(
+            torch.func.hessian(lambda v: (v**3).sum())(x.to(LAZY)).cpu(), torch.func.hessian(lambda v: (v**3).sum())(x)
+        )
+        padded, lengths = torch.randn(4, 3, 2), torch.tensor([4, 2, 1])
+        expected = nn.utils.rnn.pack_padded_sequence(padded, lengths)
+        found = nn.utils.rnn.pack_padded_sequence(padded.to(LAZY), lengths)
+        torch.testing.assert_close(found.data.cpu(), expected.data)

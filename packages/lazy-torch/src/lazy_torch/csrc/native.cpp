@@ -295,7 +295,8 @@ static IValue on_host(const IValue& v, Held& held) {
 static at::Tensor adopt(const at::Tensor& host, const Held& held) {
   if (!host.defined()) return host;
   TORCH_CHECK_NOT_IMPLEMENTED(host.layout() == c10::kStrided, "lazy: only strided tensors exist on the lazy device, not ", host.layout());
-  const at::Tensor plain = host.is_conj() || host.is_neg() ? host.resolve_conj().resolve_neg() : host;
+  at::Tensor plain = host.is_conj() || host.is_neg() ? host.resolve_conj().resolve_neg() : host;
+  if (C10_UNLIKELY(plain._is_zerotensor())) plain = at::zeros(plain.sizes(), plain.options());  // it has no memory
   Buffer* b = nullptr;
   for (auto& [storage, buffer] : held)
     if (storage == plain.storage().unsafeGetStorageImpl()) b = buffer;
@@ -347,6 +348,11 @@ bool run_immediately(Op& op, Stack* stack) {
   const IValue generator = op.generator >= 0 ? a[op.generator] : IValue();
   const bool random = op.seeded && !(op.dropout >= 0 && a[op.dropout].isDouble() && a[op.dropout].toDouble() == 0);
   if (random ? !has_draw(op) : !op.on_cpu) return false;
+  if (op.composite) {  // some are given tensors on the CPU on purpose, such as lengths: their parts know
+    bool elsewhere = false;
+    each_tensor(op, a, [&](int, const at::Tensor& t) { elsewhere |= t.defined() && !is_lazy(t) && t.dim() > 0; });
+    if (C10_UNLIKELY(elsewhere)) return false;
+  }
   const uint64_t signed_by = signature(op, a), shown = numbers(op, a);
   prepare(op, a);
   c10::SmallVector<std::pair<IValue, int>, 4> written;  // and where its host side stands in `hosts`
