@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -69,47 +71,108 @@ def test_embedding_gradients_are_indexed_slices(no_fallback):
     np.testing.assert_array_equal(tf.convert_to_tensor(d).numpy().sum(1), [0, 8, 0, 4, 0])
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda v, s, g: tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.1, delta=g),
-        lambda v, s, g: tf.raw_ops.ResourceApplyMomentum(var=v.handle, accum=s[0].handle, lr=0.1, grad=g, momentum=0.9),
-        lambda v, s, g: tf.raw_ops.ResourceApplyKerasMomentum(
-            var=v.handle, accum=s[0].handle, lr=0.1, grad=g, momentum=0.9, use_nesterov=True
-        ),
-        lambda v, s, g: tf.raw_ops.ResourceApplyAdam(
-            var=v.handle,
-            m=s[0].handle,
-            v=s[1].handle,
-            beta1_power=0.9,
-            beta2_power=0.999,
-            lr=0.1,
-            beta1=0.9,
-            beta2=0.999,
-            epsilon=1e-7,
-            grad=g,
-        ),
-        lambda v, s, g: tf.raw_ops.ResourceApplyRMSProp(
-            var=v.handle, ms=s[0].handle, mom=s[1].handle, lr=0.1, rho=0.9, momentum=0.5, epsilon=1e-7, grad=g
-        ),
-        lambda v, s, g: tf.raw_ops.ResourceApplyAdagradV2(var=v.handle, accum=s[0].handle, lr=0.1, epsilon=1e-7, grad=g),
-        lambda v, s, g: tf.raw_ops.ResourceApplyFtrl(
-            var=v.handle, accum=s[0].handle, linear=s[1].handle, grad=g, lr=0.1, l1=0.01, l2=0.01, lr_power=-0.5
-        ),
-    ],
-)
-def test_optimiser_steps_equal_plain_tensorflow(lazy, step):
+NUMBERS = {
+    "lr": 0.1,
+    "alpha": 0.1,
+    "rho": 0.9,
+    "momentum": 0.5,
+    "epsilon": 1e-7,
+    "beta": 0.9,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "beta1_power": 0.9,
+    "beta2_power": 0.999,
+    "l1": 0.01,
+    "l2": 0.02,
+    "l2_shrinkage": 0.03,
+    "lr_power": -0.5,
+    "logbase": 1.0,
+    "sign_decay": 0.7,
+}
+# The operation, its slot variables in order, and what is not as in NUMBERS.
+STEPS = [
+    ("ResourceApplyGradientDescent", (), {}),
+    ("ResourceApplyMomentum", ("accum",), {}),
+    ("ResourceApplyMomentum", ("accum",), {"use_nesterov": True}),
+    ("ResourceApplyKerasMomentum", ("accum",), {"use_nesterov": True}),
+    ("ResourceApplyAdam", ("m", "v"), {}),
+    ("ResourceApplyAdam", ("m", "v"), {"use_nesterov": True}),
+    ("ResourceApplyAdamWithAmsgrad", ("m", "v", "vhat"), {}),
+    ("ResourceApplyAdaMax", ("m", "v"), {}),
+    ("ResourceApplyAdadelta", ("accum", "accum_update"), {}),
+    ("ResourceApplyAdagrad", ("accum",), {}),
+    ("ResourceApplyAdagradV2", ("accum",), {}),
+    ("ResourceApplyAdagradDA", ("gradient_accumulator", "gradient_squared_accumulator"), {"global_step": np.int64(3)}),
+    ("ResourceApplyRMSProp", ("ms", "mom"), {}),
+    ("ResourceApplyCenteredRMSProp", ("mg", "ms", "mom"), {}),
+    ("ResourceApplyFtrl", ("accum", "linear"), {}),
+    ("ResourceApplyFtrl", ("accum", "linear"), {"multiply_linear_by_lr": True, "lr_power": -0.7}),
+    ("ResourceApplyFtrlV2", ("accum", "linear"), {}),
+    ("ResourceApplyAddSign", ("m",), {}),
+    ("ResourceApplyPowerSign", ("m",), {}),
+    ("ResourceApplyProximalAdagrad", ("accum",), {}),
+    ("ResourceApplyProximalGradientDescent", (), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "slots", "special"), STEPS, ids=[f"{n}-{'-'.join(o)}" for n, _, o in STEPS])
+def test_optimiser_steps_equal_plain_tensorflow(no_fallback, name, slots, special):
+    step = getattr(tf.raw_ops, name)
+    wanted = inspect.signature(step).parameters
+    numbers = {k: v for k, v in NUMBERS.items() if k in wanted} | special
+    gradient = "grad" if "grad" in wanted else "delta"
+
     def three_steps():
-        v, slots = tf.Variable(W), [tf.Variable(np.abs(W) + 0.1), tf.Variable(np.abs(W) + 0.2)]
+        v = tf.Variable(W)
+        # Squares and maxima are positive, and centred squares exceed the squared mean.
+        held = {s: tf.Variable(np.abs(W) * (0.1 if s == "mg" else 1) + 0.1 * (k + 1)) for k, s in enumerate(slots)}
         for _ in range(3):
-            step(v, slots, tf.constant(W) * 0.5)
-        return [x.numpy() for x in (v, *slots)]
+            step(var=v.handle, **{s: h.handle for s, h in held.items()}, **numbers, **{gradient: tf.constant(W) * 0.5})
+        return [x.numpy() for x in (v, *held.values())]
 
     mine = three_steps()
     with tf.device("CPU:0"):
         plain = three_steps()
     for a, b in zip(mine, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_are_combined_as_plain_tensorflow_combines_them(no_fallback):
+    def combined():
+        results = []
+        for kind in ("mul", "div", "max", "min", "add", "sub"):
+            v = tf.Variable(W)
+            getattr(v, f"scatter_{kind}")(tf.IndexedSlices(tf.constant(W[:3]) + 2.0, [1, 3, 1]))
+            results.append(v.numpy())
+        return results
+
+    mine = combined()
+    with tf.device("CPU:0"):
+        for a, b in zip(mine, combined(), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_slices_are_assigned_and_a_moving_one_compiles_twice(no_fallback):
+    def assigned():
+        v = tf.Variable(W)
+        v[1].assign([7.0, 8.0, 9.0])
+        v[::2, 1:].assign(tf.ones([2, 2]))
+        v[::-1, 0].assign([1.0, 2.0, 3.0, 4.0])
+        v[..., tf.newaxis, 2].assign(tf.zeros([4, 1]))
+        return v.numpy()
+
+    mine = assigned()
+    with tf.device("CPU:0"):
+        np.testing.assert_array_equal(mine, assigned())
+    lazy_core.reset_report()
+    v = tf.Variable(np.zeros((40, 3), "f"))
+    for i in range(10):
+        v[i].assign(tf.ones([3]) * i)
+        lazy_core.barrier()
+    np.testing.assert_array_equal(v.numpy()[:10, 0], np.arange(10))
+    assert lazy_core.report().counters["compiles"] <= 3
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        v[0].assign(tf.ones([5]))
 
 
 def test_checkpoints_save_and_restore(lazy, tmp_path):

@@ -24,7 +24,7 @@ from .tensor import Tensor
 # Operations with an XLA lowering that is not theirs on the CPU: output sizes depend on contents, or numbers are drawn differently.
 _NEVER = frozenset(
     """
-    Bincount CheckNumerics Copy DebugIdentity DebugIdentityV2 DenseBincount InTopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4
+    Bincount Copy DebugIdentity DebugIdentityV2 DenseBincount InTopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4
     RandomGammaGrad StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomGammaV3 StatelessRandomNormal
     StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
     StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal StatelessTruncatedNormalV2

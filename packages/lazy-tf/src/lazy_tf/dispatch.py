@@ -1,11 +1,12 @@
 """What happens to one operation that TensorFlow places on the lazy device.
 
 Owns: the routes: host fold, lowering on core operations, generic lowering through XLA's own TensorFlow bridge, CPU fallback.  May
-import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions` and the core.
+import `capi`, `attributes`, `tensor`, `fallback`, `call_tf`, `mapping`, `functions`, `guards` and the core.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from lazy_core import ir, trace, values
 from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, StrictError, UnsupportedError
 
-from . import call_tf, capi, fallback, functions, mapping
+from . import call_tf, capi, fallback, functions, guards, mapping
 from .attributes import OpInfo, Signature, op_info
 from .stepping import stepper
 from .tensor import SMALL, Bundle, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
@@ -29,7 +30,7 @@ Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
 class Plan:
     """How a lowering applies to one signature: which inputs are static and which are operands."""
 
-    __slots__ = ("attrs", "fixed", "hosts", "lifted", "operands", "positions", "refused", "supported")
+    __slots__ = ("attrs", "fixed", "guard", "hosts", "lifted", "operands", "positions", "refused", "supported")
 
     def __init__(self, rule: mapping.Rule, signature: Signature) -> None:
         known = signature.values
@@ -54,6 +55,7 @@ class Plan:
         self.attrs: dict[Any, ir.Attrs] = {}
         self.refused: dict[Any, Any] = {}
         self.lifted: dict[Any, Any] = {}
+        self.guard: guards.Guard | None = None
         self.supported = all(d in capi.NUMPY_DTYPES for d in signature.outputs)
 
     def statics(self, inputs: list[Any]) -> tuple[Any, ...]:
@@ -82,18 +84,18 @@ class Plan:
 
     def lift(self, rule: mapping.Rule, inputs: list[Any]) -> tuple[Any, tuple[Any, ...], ir.Attrs] | None:
         """The target, operands and attributes that keep whole numbers out of the program, or None."""
-        operand, statics = inputs[self.operands[0]], self.statics(inputs)
-        key = (operand.dims, ir.freeze(statics))
+        operands, statics = [inputs[i] for i in self.operands], self.statics(inputs)
+        key = (tuple([o.dims for o in operands]), ir.freeze(statics))
         if key in self.lifted:
             made = self.lifted[key]
         else:
             assert rule.lift is not None
-            raw = rule.lift(operand.dims, self.keywords(statics))
+            raw = rule.lift(operands[0].dims, self.keywords(statics))
             made = None if raw is None else (raw[0], tuple([ir.const(n, _INT64) for n in raw[1]]), ir.attrs(**raw[2]))
             if len(self.lifted) >= _PLAN_LIMIT:
                 self.lifted.clear()
             self.lifted[key] = made
-        return None if made is None else (made[0], (operand.operand(), *made[1]), made[2])
+        return None if made is None else (made[0], (*[o.operand() for o in operands], *made[1]), made[2])
 
 
 _PLAN_LIMIT = 4096
@@ -118,7 +120,8 @@ class Lowered:
         plan: Plan | None = signature.cache.get("plan")
         if plan is None:
             plan = signature.cache["plan"] = Plan(self._rule, signature)
-            if plan.supported and self._rule.lift is None and not self._reads_variable:
+            plan.guard = guards.of(signature)
+            if plan.supported and plan.guard is None and self._rule.lift is None and not self._reads_variable:
                 signature.direct = (self._target, plan.operands, plan.positions, self._check is not None, signature.outputs)
         fold = True
         for entry in inputs:
@@ -136,7 +139,8 @@ class Lowered:
             self._check(signature, inputs)
         lifted = None if self._rule.lift is None else plan.lift(self._rule, inputs)
         if lifted is not None:
-            return [of_value(_record(*lifted), signature.outputs[0])]
+            with contextlib.suppress(ShapeError):  # the general way says what is wrong
+                return [of_value(_record(*lifted), signature.outputs[0])]
         attributes = plan.attributes(inputs) if plan.hosts else plan.attrs.get(()) or plan.attributes(inputs)
         if plan.refused:
             reason = plan.refused.get((attributes, tuple([e.dims for e in inputs])))
@@ -152,8 +156,12 @@ class Lowered:
             plan.refused[(attributes, tuple([e.dims for e in inputs]))] = reason
             return otherwise(signature, given, reason)
         if result.__class__ is tuple:
-            return [Tensor(d, v.shape.dims, v) for v, d in zip(result, signature.outputs, strict=True)]
-        return [Tensor(signature.outputs[0], result.shape.dims, result)]
+            outputs = [Tensor(d, v.shape.dims, v) for v, d in zip(result, signature.outputs, strict=True)]
+        else:
+            outputs = [Tensor(signature.outputs[0], result.shape.dims, result)]
+        if plan.guard is not None:
+            plan.guard(signature, inputs, outputs)
+        return outputs  # type: ignore[return-value]
 
 
 def otherwise(signature: Signature, inputs: list[Any], reason: str) -> list[Entry]:
@@ -202,6 +210,9 @@ def _update(signature: Signature, inputs: list[Any]) -> list[Entry]:
         result = _record(target, tuple(operands), ir.attrs(**{n: signature.values[n] for n in names}))
     except (ShapeError, DtypeError, UnsupportedError) as error:
         return fallback.run(signature, inputs, 0, f"not lowered: {error}")
+    guard = guards.of(signature)
+    if guard is not None:
+        guard(signature, inputs, [])
     for variable, value in zip(variables, result if result.__class__ is tuple else (result,), strict=False):
         variable.current = of_value(value, variable.dtype)
     return []

@@ -23,6 +23,10 @@ SMALL = 64
 """What has more elements than this is never kept on the host beside the device, nor computed there."""
 
 
+after_read: Callable[[], None] | None = None
+"""Called when the host has read from the device, while something waits for that (see `guards`)."""
+
+
 class PlainEntry:
     """What a handle on the device may stand for, where there is no extension: see `csrc/entry.h`."""
 
@@ -80,6 +84,8 @@ class Tensor(PlainTensor):
         host = self.host
         if host is None:
             host = values.to_host(self.value)
+            if after_read is not None:
+                after_read()
             if self.value.shape.size <= SMALL:
                 self.host = host
         return host

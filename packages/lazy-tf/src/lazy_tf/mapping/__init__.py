@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from . import arrays, conv, host, linalg, lists, math, nn, random, reductions, slices
+from . import arrays, conv, host, linalg, lists, math, nn, optimizers, random, reductions, segments, slices
 from .checks import CHECKS
 from .lists import add_lists, zeros_like
 from .rules import RULES, Rule
@@ -44,7 +44,9 @@ __all__ = [
     "lists",
     "math",
     "nn",
+    "optimizers",
     "random",
     "reductions",
+    "segments",
     "slices",
 ]

@@ -79,6 +79,11 @@ def _fill(value: Expr, *, dims: tuple[int, ...]) -> Expr:
     return ops.full(value, dims=dims)
 
 
+@lower("Empty")
+def _empty(*, shape: tuple[int, ...], dtype: np.dtype) -> Expr:
+    return ops.full(ir.const(0, dtype), dims=shape)
+
+
 @lower("BroadcastTo")
 def _broadcast_to(x: Expr, *, shape: tuple[int, ...]) -> Expr:
     return x if x.shape.dims == shape else ops.broadcast_to(x, dims=shape)
@@ -268,7 +273,7 @@ def scatter_nd(tensor: Expr, indices: Expr, updates: Expr, *, accumulate: bool) 
     return ops.index_put(tensor, updates, *columns, axes=tuple(range(len(columns))), accumulate=accumulate)
 
 
-@lower("GatherNd")
+@lower("GatherNd", "ResourceGatherNd")
 def _gather_nd(params: Expr, indices: Expr) -> Expr:
     columns = index_columns(params, indices)
     return ops.index(params, *columns, axes=tuple(range(len(columns))), mode="clip")

@@ -1,6 +1,6 @@
 """Errors that depend on contents, raised while recording where the host happens to know the contents.
 
-Indices that only the device knows are clamped to their range instead: asking would be a barrier.  May import `capi`, `attributes`,
+Indices that only the device knows are clamped to their range, and `guards` notes that they were outside.  May import `capi`, `attributes`,
 `tensor`.
 """
 

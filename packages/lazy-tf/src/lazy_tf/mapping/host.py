@@ -1,6 +1,7 @@
 """Operations that need no device: constants, shapes, identities, and the making of variables.
 
-Owns: `SPECIAL`, handlers of `(signature, inputs) -> outputs`.  May import `capi`, `attributes`, `tensor`, `variables` and the core.
+Owns: `SPECIAL`, handlers of `(signature, inputs) -> outputs`.  May import `capi`, `attributes`, `fallback`, `functions`, `tensor`,
+`variables` and the core.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .. import capi, exchange
-from ..attributes import Signature
+from .. import capi, exchange, fallback, functions
+from ..attributes import Signature, op_info
 from ..tensor import SMALL, Entry, Foreign, Tensor, Variable, device_tensor, of_host
-from .variables import fast
+from .variables import contents, fast
 
 Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
 SPECIAL: dict[str, Handler] = {}
@@ -161,3 +162,17 @@ def _var_handle(signature: Signature, inputs: list[Any]) -> list[Entry]:
         (handle,) = capi.execute_on_cpu("VarHandleOp", signature.protos, [], 1)
         return [Foreign(handle, owned=True)]
     return [Variable(proto, signature.values["shape"], signature.values["shared_name"])]
+
+
+@special("ResourceStridedSliceAssign")
+def _sliced_assign(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    variable, value = inputs[0], inputs[-1]
+    if variable.__class__ is not Variable or value.__class__ is not Tensor:
+        return fallback.run(signature, inputs, 0, "a variable lives on the CPU")
+    assert functions.apply is not None
+    info = op_info("TensorStridedSliceUpdate")
+    protos = {name: proto for name, proto in signature.protos.items() if name != "container"}
+    (after,) = functions.apply(info, info.by_protos(protos), [contents(variable), *inputs[1:]])
+    assert isinstance(after, Tensor)
+    variable.assign(after)
+    return []

@@ -20,6 +20,14 @@ direct(ops.asin, "Asin")
 direct(ops.asinh, "Asinh")
 direct(ops.atan, "Atan")
 direct(ops.atanh, "Atanh")
+direct(ops.bessel_i0e, "BesselI0e")
+direct(ops.bessel_i1e, "BesselI1e")
+direct(ops.bessel_j0, "BesselJ0")
+direct(ops.bessel_j1, "BesselJ1")
+direct(ops.bessel_k0e, "BesselK0e")
+direct(ops.bessel_k1e, "BesselK1e")
+direct(ops.bessel_y0, "BesselY0")
+direct(ops.bessel_y1, "BesselY1")
 direct(ops.bitwise_not, "Invert")
 direct(ops.ceil, "Ceil")
 direct(ops.conj, "Conj")
@@ -40,6 +48,7 @@ direct(ops.lgamma, "Lgamma")
 direct(ops.log, "Log")
 direct(ops.log1p, "Log1p")
 direct(ops.logical_not, "LogicalNot")
+direct(ops.ndtri, "Ndtri")
 direct(ops.neg, "Neg")
 direct(ops.real, "Real")
 direct(ops.relu, "Relu")
@@ -165,6 +174,26 @@ def _xlogy(x: Expr, y: Expr) -> Expr:
 @lower("Xlog1py")
 def _xlog1py(x: Expr, y: Expr) -> Expr:
     return ops.where(ops.eq(x, like(x, 0)), like(x, 0), ops.mul(x, ops.log1p(y)))
+
+
+@lower("BesselI0")
+def _bessel_i0(x: Expr) -> Expr:
+    return ops.mul(ops.exp(ops.abs(x)), ops.bessel_i0e(x))
+
+
+@lower("BesselI1")
+def _bessel_i1(x: Expr) -> Expr:
+    return ops.mul(ops.exp(ops.abs(x)), ops.bessel_i1e(x))
+
+
+@lower("BesselK0")
+def _bessel_k0(x: Expr) -> Expr:
+    return ops.mul(ops.exp(ops.neg(x)), ops.bessel_k0e(x))
+
+
+@lower("BesselK1")
+def _bessel_k1(x: Expr) -> Expr:
+    return ops.mul(ops.exp(ops.neg(x)), ops.bessel_k1e(x))
 
 
 @lower("AddN", "AccumulateNV2")

@@ -37,6 +37,11 @@ def _bias_add_grad(out_backprop: Expr, *, data_format: str) -> Expr:
     return ops.sum(out_backprop, axes=tuple([i for i in range(rank) if i != keep]), keepdims=False)
 
 
+@lower("CheckNumerics", "CheckNumericsV2")
+def _check_numerics(tensor: Expr) -> Expr:
+    return tensor  # a guard looks at it
+
+
 @lower("Softmax")
 def _softmax(logits: Expr) -> Expr:
     return ops.softmax(logits, axis=logits.shape.ndim - 1)

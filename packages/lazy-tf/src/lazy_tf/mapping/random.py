@@ -21,7 +21,7 @@ from lazy_core.ops.registry import Op, composite
 
 from .. import capi, fallback
 from ..attributes import Signature
-from ..tensor import Entry, Variable, of_value
+from ..tensor import Entry, Variable, of_host, of_value
 from .rules import lower
 from .variables import contents
 
@@ -226,6 +226,30 @@ def _stateful_handler(kind: str) -> Any:
     return draw
 
 
+@composite("tf.stateful_random_int")
+def _stateful_int(state: Expr, minval: Expr, maxval: Expr, *, shape: tuple[int, ...]) -> Expr:
+    """`u64[3]` (key and counter) and the limits to the numbers of a kernel that keeps a generator."""
+    key = ops.slice_(state, starts=(0,), limits=(1,), strides=(1,))
+    counter = ops.slice_(state, starts=(1,), limits=(3,), strides=(1,))
+    return _uniform_int(key, counter, minval, maxval, shape=shape, alg=_PHILOX[0], dtype=minval.shape.dtype)
+
+
+def _random_uniform_int(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    shape, low, high = inputs
+    if low.dims or high.dims:
+        raise capi.StatusError(capi.INVALID_ARGUMENT, f"minval must be 0-D, got shape {list(low.dims or high.dims)}")
+    if low.host is not None and high.host is not None and low.host >= high.host:
+        raise capi.StatusError(capi.INVALID_ARGUMENT, f"Need minval < maxval, got {low.host} >= {high.host}")
+    dims = shape.static()
+    state = values.from_host(_generators.advance(signature, math.prod(dims)), copy=False)
+    drawn = values.record(_stateful_int, (state, low.operand(), high.operand()), ir.attrs(shape=dims))
+    return [of_value(drawn, signature.outputs[0])]
+
+
+def _algorithm(signature: Signature, inputs: list[Any]) -> list[Entry]:
+    return [of_host(np.array(_PHILOX[0], np.int32), signature.outputs[0])]
+
+
 @composite("tf.RngReadAndSkip")
 def _skipped(state: Expr, *, delta: int) -> Expr:
     """`s64[3] -> s64[3]`: the 128-bit counter in the first two words, 256 blocks for each of `delta` draws further."""
@@ -258,4 +282,6 @@ STATEFUL = {
     "RngReadAndSkip": _read_and_skip,
     "RandomStandardNormal": _stateful_handler("normal"),
     "RandomUniform": _stateful_handler("uniform"),
+    "RandomUniformInt": _random_uniform_int,
+    "StatelessRandomGetAlg": _algorithm,
 }

@@ -32,8 +32,8 @@ class Rule:
         target: the composite or core operation that is recorded.
         keywords: the static keywords that it takes.
         aliases: their TensorFlow names where those differ.
-        lift: given the dimensions of the only operand and the static keywords, another target, whole numbers that are to be
-            operands of it (so that a changing one becomes a run-time scalar), and its static keywords; or None.
+        lift: given the dimensions of the first operand and the static keywords, another target, whole numbers that are to be
+            operands of it after the others (so that a changing one becomes a run-time scalar), and its static keywords; or None.
     """
 
     target: Any

@@ -37,6 +37,16 @@ def _window_gradient(dy: Expr, *starts: Expr, axes: tuple[int, ...], sizes: tupl
     return ops.dynamic_update_slice(ops.full(like(dy, 0), dims=dims), ops.reshape(dy, dims=sizes), *places)
 
 
+@composite("tf.window_update")
+def _window_update(x: Expr, value: Expr, *starts: Expr, axes: tuple[int, ...], sizes: tuple[int, ...], dims: tuple[int, ...]) -> Expr:
+    """Put a value of `dims` at `starts` along `axes` into an operand."""
+    if value.shape.dims != dims:
+        raise ShapeError(f"a slice of {dims} cannot be assigned a value of {value.shape}")
+    zero = ir.const(0, np.dtype(np.int64))
+    given = dict(zip(axes, starts, strict=True))
+    return ops.dynamic_update_slice(x, ops.reshape(value, dims=sizes), *[given.get(i, zero) for i in range(x.shape.ndim)])
+
+
 Lifted = tuple[Any, tuple[int, ...], dict[str, Any]]
 
 
@@ -171,6 +181,11 @@ def _lift_strided_gradient(dims: tuple[int, ...], static: Mapping[str, Any]) -> 
     return _lift(_window_gradient, static["shape"], index.starts, index.sliced, static["shape"])
 
 
+def _lift_strided_update(dims: tuple[int, ...], static: Mapping[str, Any]) -> Lifted | None:
+    index = _strided_index(dims, static)
+    return None if index is None else _lift(_window_update, dims, index.starts, index.sliced, index.result)
+
+
 @lower("StridedSlice", lift=_lift_strided)
 def _strided_slice(
     x: Expr,
@@ -216,6 +231,41 @@ def _strided_slice_grad(
         sliced = ops.reverse(sliced, axes=tuple(index.flipped))
     high = tuple([d - s - max(0, (n - 1) * k + 1) for d, s, n, k in zip(shape, index.starts, index.sliced, index.strides, strict=True)])
     return ops.pad(sliced, like(dy, 0), low=tuple(index.starts), high=high, interior=tuple([k - 1 for k in index.strides]))
+
+
+@lower("TensorStridedSliceUpdate", lift=_lift_strided_update)
+def _strided_update(
+    x: Expr,
+    value: Expr,
+    *,
+    begin: tuple[int, ...],
+    end: tuple[int, ...],
+    strides: tuple[int, ...],
+    begin_mask: int,
+    end_mask: int,
+    ellipsis_mask: int,
+    new_axis_mask: int,
+    shrink_axis_mask: int,
+) -> Expr:
+    masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    index = StridedIndex(x.shape.dims, begin, end, strides, masks)
+    if tuple(index.result) != value.shape.dims:
+        raise ShapeError(f"TensorStridedSliceUpdate: a value of {value.shape} for a slice of {index.result}")
+    if 0 in index.sliced:
+        return x
+    sliced = ops.reshape(value, dims=tuple(index.sliced))
+    if index.flipped:
+        sliced = ops.reverse(sliced, axes=tuple(index.flipped))
+    spread = {
+        "low": tuple(index.starts),
+        "high": tuple(
+            [d - s - (n - 1) * k - 1 for d, s, n, k in zip(x.shape.dims, index.starts, index.sliced, index.strides, strict=True)]
+        ),
+        "interior": tuple([k - 1 for k in index.strides]),
+    }
+    no, yes = (ir.const(flag, np.dtype(bool)) for flag in (False, True))
+    written = ops.pad(ops.full(yes, dims=tuple(index.sliced)), no, **spread)
+    return ops.where(written, ops.pad(sliced, like(x, 0), **spread), x)
 
 
 def _pads(paddings: tuple[tuple[int, int], ...], rank: int, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

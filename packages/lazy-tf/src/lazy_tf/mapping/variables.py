@@ -1,8 +1,8 @@
-"""Resource variables: creation, reading, assignment, and the optimiser steps that update them.
+"""Resource variables: reading, assignment, scattering into them.
 
-Variables are rebound functionally: an update records an operation and points the variable at its result.  Whatever is not listed here
-runs on a temporary CPU variable (see `fallback`).  Source: `gen_resource_variable_ops`, `gen_training_ops`.  May import `rules`, `tensor`
-and the core.
+Variables are rebound functionally: an update records an operation and points the variable at its result.  Whatever is neither listed
+here nor in `optimizers` runs on a temporary CPU variable (see `fallback`).  Source: `gen_resource_variable_ops`.  May import `rules`,
+`arrays`, `tensor` and the core.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazy_core import ops, values
+from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 from lazy_core.ops.registry import composite
 
@@ -125,69 +126,44 @@ def update(name: str, *attributes: str) -> Callable[[Callable[..., Any]], Callab
     return declare
 
 
-@update("ResourceApplyGradientDescent")
-def _gradient_descent(var: Expr, alpha: Expr, delta: Expr) -> Expr:
-    return ops.sub(var, ops.mul(alpha, delta))
-
-
-@update("ResourceApplyMomentum", "use_nesterov")
-def _momentum(var: Expr, accum: Expr, lr: Expr, grad: Expr, momentum: Expr, *, use_nesterov: bool) -> tuple[Expr, Expr]:
-    accum = ops.add(ops.mul(accum, momentum), grad)
-    step = ops.mul(accum, lr)
-    if use_nesterov:
-        step = ops.add(ops.mul(grad, lr), ops.mul(step, momentum))
-    return ops.sub(var, step), accum
-
-
-@update("ResourceApplyKerasMomentum", "use_nesterov")
-def _keras_momentum(var: Expr, accum: Expr, lr: Expr, grad: Expr, momentum: Expr, *, use_nesterov: bool) -> tuple[Expr, Expr]:
-    accum = ops.sub(ops.mul(accum, momentum), ops.mul(grad, lr))
-    step = ops.sub(ops.mul(accum, momentum), ops.mul(grad, lr)) if use_nesterov else accum
-    return ops.add(var, step), accum
-
-
-@update("ResourceApplyAdam", "use_nesterov")
-def _adam(
-    var: Expr,
-    m: Expr,
-    v: Expr,
-    beta1_power: Expr,
-    beta2_power: Expr,
-    lr: Expr,
-    beta1: Expr,
-    beta2: Expr,
-    epsilon: Expr,
-    grad: Expr,
-    *,
-    use_nesterov: bool,
-) -> tuple[Expr, Expr, Expr]:
-    one = like(var, 1)
-    alpha = ops.div(ops.mul(lr, ops.sqrt(ops.sub(one, beta2_power))), ops.sub(one, beta1_power))
-    m = ops.add(m, ops.mul(ops.sub(grad, m), ops.sub(one, beta1)))
-    v = ops.add(v, ops.mul(ops.sub(ops.square(grad), v), ops.sub(one, beta2)))
-    direction = ops.add(ops.mul(grad, ops.sub(one, beta1)), ops.mul(beta1, m)) if use_nesterov else m
-    return ops.sub(var, ops.div(ops.mul(direction, alpha), ops.add(ops.sqrt(v), epsilon))), m, v
-
-
-@update("ResourceApplyRMSProp")
-def _rms_prop(var: Expr, ms: Expr, mom: Expr, lr: Expr, rho: Expr, momentum: Expr, epsilon: Expr, grad: Expr) -> tuple[Expr, Expr, Expr]:
-    ms = ops.add(ms, ops.mul(ops.sub(ops.square(grad), ms), ops.sub(like(var, 1), rho)))
-    mom = ops.add(ops.mul(mom, momentum), ops.div(ops.mul(grad, lr), ops.sqrt(ops.add(ms, epsilon))))
-    return ops.sub(var, mom), ms, mom
-
-
-@update("ResourceApplyAdagradV2", "update_slots")
-def _adagrad(var: Expr, accum: Expr, lr: Expr, epsilon: Expr, grad: Expr, *, update_slots: bool) -> tuple[Expr, Expr]:
-    if update_slots:
-        accum = ops.add(accum, ops.square(grad))
-    return ops.sub(var, ops.div(ops.mul(grad, lr), ops.add(ops.sqrt(accum), epsilon))), accum
-
-
 def _rows(var: Expr, indices: Expr, updates: Expr, accumulate: bool) -> Expr:
     dims = indices.shape.dims + var.shape.dims[1:]
     if updates.shape.dims != dims:
         updates = ops.broadcast_to(updates, dims=dims)
     return ops.index_put(var, updates, indices, axes=(0,), accumulate=accumulate)
+
+
+def _combined(var: Expr, indices: Expr, updates: Expr, reduce: str) -> Expr:
+    """Rows of a variable combined with updates; the same row may come several times."""
+    dims = indices.shape.dims + var.shape.dims[1:]
+    if updates.shape.dims != dims:
+        updates = ops.broadcast_to(updates, dims=dims)
+    count = indices.shape.size
+    flat = (count, *var.shape.dims[1:])
+    column = ops.reshape(indices, dims=(count, *[1] * (len(flat) - 1)))
+    return ops.scatter(var, ops.broadcast_to(column, dims=flat), ops.reshape(updates, dims=flat), axis=0, reduce=reduce)
+
+
+@update("ResourceScatterMul")
+def _scatter_mul(var: Expr, indices: Expr, updates: Expr) -> Expr:
+    return _combined(var, indices, updates, "mul")
+
+
+@update("ResourceScatterMax")
+def _scatter_max(var: Expr, indices: Expr, updates: Expr) -> Expr:
+    return _combined(var, indices, updates, "max")
+
+
+@update("ResourceScatterMin")
+def _scatter_min(var: Expr, indices: Expr, updates: Expr) -> Expr:
+    return _combined(var, indices, updates, "min")
+
+
+@update("ResourceScatterDiv")
+def _scatter_div(var: Expr, indices: Expr, updates: Expr) -> Expr:
+    if var.shape.dtype.kind in "iu":
+        raise UnsupportedError("ResourceScatterDiv of integers, which rounds after each division")
+    return ops.div(var, _combined(ops.full(like(var, 1), dims=var.shape.dims), indices, updates, "mul"))
 
 
 @update("ResourceScatterAdd")
