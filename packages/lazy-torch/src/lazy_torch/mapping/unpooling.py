@@ -63,7 +63,7 @@ def _adaptive_max(rank: int) -> None:
     def forward(self: Expr, output_size: Sizes) -> tuple[Expr, Expr]:
         dims = self.shape.dims[-rank:]
         lead = self.shape.dims[:-rank]
-        if all(n % m == 0 for n, m in zip(dims, output_size, strict=True) if m) and math.prod(output_size):
+        if all(n % m == 0 for n, m in zip(dims, output_size, strict=True) if m) and all(output_size):
             k = tuple(n // m for n, m in zip(dims, output_size, strict=True))
             values, indices = ops.max_pool_with_indices(self, window=k, strides=k, padding=((0, 0),) * rank, dilation=(1,) * rank)
             return values, cast(indices, I64)
