@@ -434,10 +434,18 @@ def data_sets():
     return total, rows.reduce(np.float32(0), lambda s, ab: s + tf.reduce_sum(ab[0]))
 
 
-@program("Where", "BatchMatMulV2", "MaxPoolWithArgmax", tolerance=1e-4)
+@program()
 def pooling_with_indices():
-    values, indices = tf.nn.max_pool_with_argmax(tf.constant(IMAGE), 2, 2, "SAME")
-    return values, indices
+    results = []
+    for padding in ("SAME", "VALID"):
+        for batch in (True, False):
+            x = tf.constant(IMAGE)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                values, indices = tf.nn.max_pool_with_argmax(x, 3, 2, padding, include_batch_in_index=batch)
+                loss = tf.reduce_sum(values**2)
+            results += [values, indices, tape.gradient(loss, x)]
+    return results
 
 
 @program("CropAndResize", "ResizeBicubic", tolerance=1e-4)

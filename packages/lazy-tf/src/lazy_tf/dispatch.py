@@ -45,7 +45,7 @@ class Plan:
                 several = bool(args[source].number_attr or args[source].type_list_attr)
                 hosts.append((name, start, count, several))
                 taken.update(range(start, start + count))
-            else:
+            elif source in known or name not in rule.optional:
                 fixed[name] = known[source]
         total = sum(count for _, count in signature.spans.values())
         self.hosts = tuple(hosts)

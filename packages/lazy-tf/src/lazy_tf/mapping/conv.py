@@ -6,13 +6,16 @@ with C groups. May import `rules` and the core.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from lazy_core import ops
+import numpy as np
+
+from lazy_core import ir, ops
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
 
-from .rules import lower
+from .rules import like, lower
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -74,40 +77,12 @@ class Geometry:
         }
 
 
+def _as_is(filter_dims: tuple[int, ...]) -> tuple[int, ...]:
+    return filter_dims
+
+
 def _depthwise(filter_dims: tuple[int, ...]) -> tuple[int, ...]:
     return (*filter_dims[:-2], 1, filter_dims[-2] * filter_dims[-1])
-
-
-@lower("Conv2D")
-def _conv2d(
-    x: Expr,
-    w: Expr,
-    *,
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    geometry = Geometry(x.shape.dims, w.shape.dims, strides, padding, explicit_paddings, data_format, dilations, "Conv2D")
-    return ops.conv(x, w, **geometry.attributes)
-
-
-@lower("Conv2DBackpropInput")
-def _conv2d_input_gradient(
-    w: Expr,
-    g: Expr,
-    *,
-    input_sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    dims = _full_input_dims(input_sizes, g.shape.dims, w.shape.dims[-2], data_format)
-    geometry = Geometry(dims, w.shape.dims, strides, padding, explicit_paddings, data_format, dilations, "Conv2DBackpropInput")
-    return ops.conv_input_grad(g, w, input_dims=dims, **geometry.attributes)
 
 
 def _full_input_dims(sizes: tuple[int, ...], gradient: tuple[int, ...], channels: int, data_format: str) -> tuple[int, ...]:
@@ -116,95 +91,64 @@ def _full_input_dims(sizes: tuple[int, ...], gradient: tuple[int, ...], channels
     return sizes
 
 
-@lower("Conv2DBackpropFilter")
-def _conv2d_filter_gradient(
-    x: Expr,
-    g: Expr,
-    *,
-    filter_sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    geometry = Geometry(x.shape.dims, filter_sizes, strides, padding, explicit_paddings, data_format, dilations, "Conv2DBackpropFilter")
-    return ops.conv_filter_grad(x, g, filter_dims=filter_sizes, **geometry.attributes)
+def _convolution(forward: str, input_gradient: str, filter_gradient: str, flat: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+    """Declare a convolution and its two gradients; `flat` are the dimensions of a filter as the core's convolution takes it."""
+
+    def flattened(w: Expr) -> Expr:
+        dims = flat(w.shape.dims)
+        return w if dims == w.shape.dims else ops.reshape(w, dims=dims)
+
+    @lower(forward)
+    def convolve(
+        x: Expr,
+        w: Expr,
+        *,
+        strides: tuple[int, ...],
+        padding: str,
+        explicit_paddings: tuple[int, ...] = (),
+        data_format: str,
+        dilations: tuple[int, ...],
+    ) -> Expr:
+        geometry = Geometry(x.shape.dims, flat(w.shape.dims), strides, padding, explicit_paddings, data_format, dilations, forward)
+        return ops.conv(x, flattened(w), **geometry.attributes)
+
+    @lower(input_gradient)
+    def to_input(
+        w: Expr,
+        g: Expr,
+        *,
+        input_sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: str,
+        explicit_paddings: tuple[int, ...] = (),
+        data_format: str,
+        dilations: tuple[int, ...],
+    ) -> Expr:
+        dims = _full_input_dims(input_sizes, g.shape.dims, w.shape.dims[-2], data_format)
+        geometry = Geometry(dims, flat(w.shape.dims), strides, padding, explicit_paddings, data_format, dilations, input_gradient)
+        return ops.conv_input_grad(g, flattened(w), input_dims=dims, **geometry.attributes)
+
+    @lower(filter_gradient)
+    def to_filter(
+        x: Expr,
+        g: Expr,
+        *,
+        filter_sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: str,
+        explicit_paddings: tuple[int, ...] = (),
+        data_format: str,
+        dilations: tuple[int, ...],
+    ) -> Expr:
+        dims = flat(filter_sizes)
+        geometry = Geometry(x.shape.dims, dims, strides, padding, explicit_paddings, data_format, dilations, filter_gradient)
+        made = ops.conv_filter_grad(x, g, filter_dims=dims, **geometry.attributes)
+        return made if dims == filter_sizes else ops.reshape(made, dims=filter_sizes)
 
 
-@lower("Conv3D")
-def _conv3d(x: Expr, w: Expr, *, strides: tuple[int, ...], padding: str, data_format: str, dilations: tuple[int, ...]) -> Expr:
-    geometry = Geometry(x.shape.dims, w.shape.dims, strides, padding, (), data_format, dilations, "Conv3D")
-    return ops.conv(x, w, **geometry.attributes)
-
-
-@lower("Conv3DBackpropInputV2")
-def _conv3d_input_gradient(
-    w: Expr, g: Expr, *, input_sizes: tuple[int, ...], strides: tuple[int, ...], padding: str, data_format: str, dilations: tuple[int, ...]
-) -> Expr:
-    geometry = Geometry(input_sizes, w.shape.dims, strides, padding, (), data_format, dilations, "Conv3DBackpropInputV2")
-    return ops.conv_input_grad(g, w, input_dims=input_sizes, **geometry.attributes)
-
-
-@lower("Conv3DBackpropFilterV2")
-def _conv3d_filter_gradient(
-    x: Expr, g: Expr, *, filter_sizes: tuple[int, ...], strides: tuple[int, ...], padding: str, data_format: str, dilations: tuple[int, ...]
-) -> Expr:
-    geometry = Geometry(x.shape.dims, filter_sizes, strides, padding, (), data_format, dilations, "Conv3DBackpropFilterV2")
-    return ops.conv_filter_grad(x, g, filter_dims=filter_sizes, **geometry.attributes)
-
-
-@lower("DepthwiseConv2dNative")
-def _depthwise_conv2d(
-    x: Expr,
-    w: Expr,
-    *,
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    flat = _depthwise(w.shape.dims)
-    geometry = Geometry(x.shape.dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNative")
-    return ops.conv(x, ops.reshape(w, dims=flat), **geometry.attributes)
-
-
-@lower("DepthwiseConv2dNativeBackpropInput")
-def _depthwise_input_gradient(
-    w: Expr,
-    g: Expr,
-    *,
-    input_sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    flat = _depthwise(w.shape.dims)
-    dims = _full_input_dims(input_sizes, g.shape.dims, w.shape.dims[-2], data_format)
-    geometry = Geometry(dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNativeBackpropInput")
-    return ops.conv_input_grad(g, ops.reshape(w, dims=flat), input_dims=dims, **geometry.attributes)
-
-
-@lower("DepthwiseConv2dNativeBackpropFilter")
-def _depthwise_filter_gradient(
-    x: Expr,
-    g: Expr,
-    *,
-    filter_sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: str,
-    explicit_paddings: tuple[int, ...],
-    data_format: str,
-    dilations: tuple[int, ...],
-) -> Expr:
-    flat = _depthwise(filter_sizes)
-    geometry = Geometry(
-        x.shape.dims, flat, strides, padding, explicit_paddings, data_format, dilations, "DepthwiseConv2dNativeBackpropFilter"
-    )
-    return ops.reshape(ops.conv_filter_grad(x, g, filter_dims=flat, **geometry.attributes), dims=filter_sizes)
+_convolution("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", _as_is)
+_convolution("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", _as_is)
+_convolution("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter", _depthwise)
 
 
 # ------------------------------------------------------------------ pooling
@@ -219,15 +163,21 @@ def _pool(
     return {"window": tuple(ksize), "strides": tuple(strides), "padding": pads}
 
 
-@lower("MaxPool")
+@lower("MaxPool", "MaxPool3D")
 def _max_pool(
-    x: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str, explicit_paddings: tuple[int, ...], data_format: str
+    x: Expr,
+    *,
+    ksize: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: str,
+    explicit_paddings: tuple[int, ...] = (),
+    data_format: str,
 ) -> Expr:
     _layout(data_format, x.shape.ndim)
     return ops.max_pool(x, **_pool(x.shape.dims, ksize, strides, padding, explicit_paddings, "MaxPool"), dilation=(1,) * x.shape.ndim)
 
 
-@lower("MaxPoolGrad")
+@lower("MaxPoolGrad", "MaxPool3DGrad")
 def _max_pool_grad(
     x: Expr,
     y: Expr,
@@ -236,7 +186,7 @@ def _max_pool_grad(
     ksize: tuple[int, ...],
     strides: tuple[int, ...],
     padding: str,
-    explicit_paddings: tuple[int, ...],
+    explicit_paddings: tuple[int, ...] = (),
     data_format: str,
 ) -> Expr:
     _layout(data_format, x.shape.ndim)
@@ -244,22 +194,12 @@ def _max_pool_grad(
     return ops.max_pool_grad(x, g, **window, dilation=(1,) * x.shape.ndim)
 
 
-@lower("MaxPool3D")
-def _max_pool_3d(x: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Expr:
-    return ops.max_pool(x, **_pool(x.shape.dims, ksize, strides, padding, (), "MaxPool3D"), dilation=(1,) * x.shape.ndim)
-
-
-@lower("MaxPool3DGrad")
-def _max_pool_3d_grad(x: Expr, y: Expr, g: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Expr:
-    return ops.max_pool_grad(x, g, **_pool(x.shape.dims, ksize, strides, padding, (), "MaxPool3DGrad"), dilation=(1,) * x.shape.ndim)
-
-
 @lower("AvgPool", "AvgPool3D")
 def _avg_pool(value: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], padding: str) -> Expr:
     return ops.avg_pool(value, **_pool(value.shape.dims, ksize, strides, padding, (), "AvgPool"), count_include_pad=False)
 
 
-@lower("AvgPoolGrad")
+@lower("AvgPoolGrad", "AvgPool3DGrad")
 def _avg_pool_grad(
     grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str
 ) -> Expr:
@@ -267,8 +207,33 @@ def _avg_pool_grad(
     return ops.avg_pool_grad(grad, input_dims=orig_input_shape, **window, count_include_pad=False)
 
 
-@lower("AvgPool3DGrad")
-def _avg_pool_3d_grad(
-    grad: Expr, *, orig_input_shape: tuple[int, ...], ksize: tuple[int, ...], strides: tuple[int, ...], padding: str
-) -> Expr:
-    return _avg_pool_grad(grad, orig_input_shape=orig_input_shape, ksize=ksize, strides=strides, padding=padding)
+def _places(dims: tuple[int, ...], dtype: np.dtype, include_batch: bool) -> tuple[Expr, Expr]:
+    """For `[n, h, w, c]`: the offset of each element's channel, and of its image, in TensorFlow's flat numbering of maxima."""
+    n, h, w, c = dims
+    channel = ops.reshape(ops.iota(dims=(c,), axis=0, dtype=dtype), dims=(1, 1, 1, c))
+    image = ops.mul(ops.iota(dims=(n,), axis=0, dtype=dtype), ir.const(h * w * c if include_batch else 0, dtype))
+    return channel, ops.reshape(image, dims=(n, 1, 1, 1))
+
+
+@lower("MaxPoolWithArgmax")
+def _max_pool_with_argmax(
+    x: Expr, *, ksize: tuple[int, ...], strides: tuple[int, ...], Targmax: np.dtype, padding: str, include_batch_in_index: bool
+) -> tuple[Expr, Expr]:
+    window = _pool(x.shape.dims, ksize, strides, padding, (), "MaxPoolWithArgmax")
+    spatial = {name: numbers[1:3] for name, numbers in window.items()}
+    first = ops.transpose(x, perm=(0, 3, 1, 2))
+    best, flat = (ops.transpose(e, perm=(0, 2, 3, 1)) for e in ops.max_pool_with_indices(first, **spatial, dilation=(1, 1)))
+    channel, image = _places(x.shape.dims, Targmax, include_batch_in_index)
+    place = ops.mul(ops.convert(flat, dtype=Targmax), ir.const(x.shape.dims[3], Targmax))
+    return best, ops.add(ops.add(place, channel), image)
+
+
+@lower("MaxPoolGradWithArgmax")
+def _max_pool_grad_with_argmax(x: Expr, g: Expr, argmax: Expr, *, include_batch_in_index: bool) -> Expr:
+    dims, dtype = x.shape.dims, argmax.shape.dtype
+    if not include_batch_in_index:
+        argmax = ops.add(argmax, _places(dims, dtype, True)[1])
+    size = x.shape.size
+    flat, places = (ops.reshape(e, dims=(g.shape.size,)) for e in (g, argmax))
+    summed = ops.index_put(ops.full(like(g, 0), dims=(size,)), flat, places, axes=(0,), accumulate=True)
+    return ops.reshape(summed, dims=dims)

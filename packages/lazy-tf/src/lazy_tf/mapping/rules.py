@@ -4,7 +4,7 @@ Owns: the registry `RULES` and the two ways to fill it.  `lower` takes a functio
 
 * its positional parameters are the operation's inputs in order, without those that are named among its keywords;
 * its keyword-only parameters are static: an attribute of that name, or an input of that name whose contents the host must know (axes,
-  shapes).
+  shapes).  One with a default may be missing in an operation.
 
 `direct` maps to one core operation whose operands and meaning are the same.  Names are the OpDef's.  May import the core only.
 """
@@ -31,6 +31,7 @@ class Rule:
     Attributes:
         target: the composite or core operation that is recorded.
         keywords: the static keywords that it takes.
+        optional: those of them that an operation may lack.
         aliases: their TensorFlow names where those differ.
         lift: given the dimensions of the first operand and the static keywords, another target, whole numbers that are to be
             operands of it after the others (so that a changing one becomes a run-time scalar), and its static keywords; or None.
@@ -40,6 +41,7 @@ class Rule:
     keywords: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     lift: Lift | None = None
+    optional: frozenset[str] = frozenset()
 
 
 RULES: dict[str, Rule] = {}
@@ -57,9 +59,10 @@ def lower(*names: str, lift: Lift | None = None) -> Callable[[Callable[..., Any]
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(function).parameters.values()
         keywords = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
+        optional = frozenset([p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty])
         aliases = {k: k[:-1] for k in keywords if k.endswith("_") and keyword.iskeyword(k[:-1])}
         for name in names:
-            _add(name, Rule(composite(f"tf.{name}")(function), keywords, aliases, lift))
+            _add(name, Rule(composite(f"tf.{name}")(function), keywords, aliases, lift, optional))
         return function
 
     return declare
