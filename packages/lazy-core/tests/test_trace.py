@@ -387,9 +387,10 @@ def test_expression_table_is_bounded_and_programs_survive_eviction():
     assert counters()["compiles"] <= 2
 
 
-def test_shapes_that_never_repeat_leave_nothing_behind():
-    """Expressions go with the programs that they are keys of, long before the table of expressions is full."""
-    table, sizes, roots = trace.current(), [], []
+def test_shapes_that_never_repeat_leave_nothing_behind(monkeypatch):
+    """Expressions go with the programs that they are keys of, long before the table of expressions is full, and the system gets the memory."""
+    table, sizes, roots, given_back = trace.current(), [], [], []
+    monkeypatch.setattr("lazy_core.backend.give_back_memory", lambda: given_back.append(len(sizes)))
     with lazy_core.options(max_executables=8):
         for n in range(1, 60):
             x = leaf(np.ones(n, np.float32))
@@ -399,6 +400,7 @@ def test_shapes_that_never_repeat_leave_nothing_behind():
             roots.append(len(cache._by_root))
     assert max(sizes[16:]) <= max(sizes[:16])
     assert max(roots) <= 8
+    assert len(given_back) >= 59 // 8
 
 
 def test_a_program_in_use_outlives_those_that_come_and_go():

@@ -7,8 +7,10 @@ import `errors`, `ir` and `shape`.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -120,6 +122,18 @@ def to_host(array: Any) -> np.ndarray:
 def wait(arrays: Sequence[Any]) -> None:
     """Wait until these arrays have been computed."""
     jax.block_until_ready(list(arrays))  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+
+
+def give_back_memory() -> None:
+    """Hand pages that are free to the system: what programs that were forgotten leave lies scattered, and glibc keeps it."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
 
 
 class Program:

@@ -75,7 +75,8 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
         epoch = _trace.next_epoch()
         for source, arrays in zip(sources, results, strict=True):
             source.finish(list(arrays), epoch)
-        _trace.rotate_if_full()
+        if _trace.rotate_if_full():
+            backend.give_back_memory()
     return failure
 
 

@@ -152,8 +152,8 @@ class Trace:
             self.sources.append(source)
             return len(self.sources) - 1
 
-    def rotate_if_full(self) -> None:
-        """Called when nothing is pending: start a new generation of expressions when there are too many.
+    def rotate_if_full(self) -> bool:
+        """Called when nothing is pending: start a new generation of expressions when there are too many; returns whether it did.
 
         That is when the table is past its limit, or when as many traces brought something new as executables are kept: those whose
         expressions were not used since have lost their programs too.
@@ -161,7 +161,7 @@ class Trace:
         self._grown += len(self.table) > self._size
         self._size = len(self.table)
         if self._size < config.max_exprs // 2 and self._grown < config.max_executables:
-            return
+            return False
         self._size = self._grown = 0
         self._old = dict(self.table)
         self.table.clear()
@@ -169,6 +169,7 @@ class Trace:
         self.sites.clear()
         for source in self.sources:
             source.evict()
+        return True
 
     # -------------------------------------------------------------- recording
 
