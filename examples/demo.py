@@ -4,11 +4,12 @@ The examples are ordinary programs of their library; each run is a process of it
 the same core, so that the step times compare one thread with one thread (`--cores N` for more). The first two steps are
 left out of the times: natively they warm caches, lazily they compile.
 
-By default everything is compiled before it first runs (`--tier compiled`), so that the table shows the recorder and the compiler. `--tier auto`
-is what a user's program gets: natively at first, compiled in the background what repeats, whatever measures faster.
+By default everything is compiled before it first runs (`--tier compiled`), so that the table shows the recorder and the
+compiler. `--tier auto` is what a user's program gets: natively at first, compiled in the background what repeats, whatever
+measures faster.
 
-The exit status is 1 if a program fails, if its numbers differ by more than its tolerance, or if, in the compiled tier, it compiled anything in
-a step after its second.
+The exit status is 1 if a program fails, if its numbers differ by more than its tolerance, or if, in the compiled tier, it
+compiled anything in a step after its second.
 """
 
 import argparse

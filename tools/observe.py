@@ -4,6 +4,7 @@ OBSERVE_CORES binds it to so many cores before anything starts threads.  The pro
 from `lazy_core` when the program ends, if it was ever imported.
 """
 
+import importlib
 import os
 import runpy
 import sys
@@ -25,7 +26,8 @@ def main() -> None:
             sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
             runpy.run_path(command[0], run_name="__main__")
     finally:
-        core = sys.modules.get("lazy_core")
+        used = any(name in sys.modules for name in ("lazy_core", "lazy_torch"))
+        core = importlib.import_module("lazy_core") if used else None
         with open(target, "w", encoding="utf-8") as file:
             file.write(core.report().to_json() if core else "{}")
 

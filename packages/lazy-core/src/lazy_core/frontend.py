@@ -6,7 +6,9 @@ frontend by name. May import `errors`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -69,3 +71,11 @@ def load(name: str) -> Frontend:
     except Exception as error:  # a frontend's import may fail in any way, and the others must go on
         raise LazyError(f"frontend {name!r} is installed but cannot be imported: {error}") from error
     return frontend
+
+
+def finish_imports() -> None:
+    """Import the rest of each frontend that is in use: one that runs natively so far may not have told the core of itself yet."""
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        if point.module.partition(".")[0] in sys.modules:
+            with contextlib.suppress(Exception):  # what is broken is told by whoever uses it
+                point.load()

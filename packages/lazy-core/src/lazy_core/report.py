@@ -1,6 +1,6 @@
 """The report: counters and events, for people and for programs.
 
-Owns: `Report`, `report()` and `reset_report()`, and its plain text.  May import `tiers`, `events`, `trace`, `page`, `terminal`, `summary`.
+Owns: `Report`, `report()` and `reset_report()`, and its plain text.  May import `frontend`, `tiers`, `events`, `trace`, and what shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from . import events, summary, tiers, trace
+from . import events, frontend, summary, tiers, trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,6 +132,7 @@ _counted_before: Counter[str] = Counter()
 
 def report() -> Report:
     """Counters and events since the last `reset_report()`."""
+    frontend.finish_imports()
     counters: dict[str, Any] = dict(events.counters)
     for name, value in _counted().items():
         counters[name] += value - _counted_before[name]
