@@ -649,7 +649,7 @@ def test_what_a_device_cannot_do_is_a_clear_error() -> None:
     x = torch.ones(2, device="lazy")
     with pytest.raises(TypeError, match="can't convert lazy:0 device type tensor to numpy"):
         x.numpy()
-    with pytest.raises(RuntimeError, match="same device.*lazy:0 and cpu"):
+    with pytest.raises(RuntimeError, match=r"same device.*lazy:0 and cpu"):
         (x + torch.ones(2)).sum().item()
     with pytest.raises(NotImplementedError, match="sparse tensors do not exist on the lazy device"):
         torch.eye(3).to_sparse().to("lazy")
