@@ -381,14 +381,28 @@ def _divisor_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Samp
 
 @op(samples=_divisor_samples, dtypes=INT)
 def gcd(x: Any, y: Any) -> Any:
-    """The greatest common divisor, never negative; that of 0 and 0 is 0: integer[*dims], integer[*dims] -> the same.  XLA: While.
+    """The greatest common divisor: integer[*dims], integer[*dims] -> the same; that of 0 and 0 is 0.
+
+    Not negative, but for the one magnitude that the dtype has not, as in NumPy.  XLA: While.
 
     Raises:
         DtypeError: the dtypes differ, or are not integer.
         ShapeError: the dims cannot be broadcast.
     """
     x, y = operands("gcd", x, y, "iu", "integers")
-    return jnp.gcd(x, y)
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")  # the magnitude of the lowest integer exists there only
+    a, b = (lax.convert_element_type(v if v.dtype.kind == "u" else lax.abs(v), unsigned) for v in (x, y))
+    none = like(b, 0)
+
+    def more(pair: tuple[Any, Any]) -> Any:
+        return lax.reduce_or(lax.ne(pair[1], none), tuple(range(none.ndim)))
+
+    def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        done = lax.eq(pair[1], none)
+        rest = lax.rem(pair[0], lax.select(done, like(none, 1), pair[1]))
+        return lax.select(done, pair[0], pair[1]), lax.select(done, none, rest)
+
+    return lax.convert_element_type(lax.while_loop(more, step, (a, b))[0], x.dtype)
 
 
 # ------------------------------------------------------------------ bits
