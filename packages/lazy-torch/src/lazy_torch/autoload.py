@@ -51,6 +51,9 @@ def activate() -> None:
         )
     torch.utils.rename_privateuse1_backend(DEVICE)
     native = build.load(path)
+    from . import composed
+
+    composed.install()  # before the recorder takes every operation that is left
     native.register()
     native.set_tier({"compiled": 1, "native": 2}.get(os.environ.get("LAZY_TIER", ""), int(_accelerated())))
     from . import device, inspection, modules, optim
