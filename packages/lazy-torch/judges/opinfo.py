@@ -78,6 +78,7 @@ def _up_to_ties(result: Any, sample: Any, op: str) -> Any:
 # What of a result is determined at all.
 DETERMINED: dict[str, Any] = {
     "linalg.eigh": _up_to_phase,
+    "linalg.eig": _up_to_phase,
     "topk": _up_to_ties,
     "kthvalue": _up_to_ties,
     "mode": _up_to_ties,

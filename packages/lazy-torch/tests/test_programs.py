@@ -125,3 +125,13 @@ def test_numbers_that_change_every_step_keep_their_meaning() -> None:
         assert (x * (step + 0.5)).dtype == torch.float32 and (x * (step + 0.5)).tolist() == [step + 0.5, 2 * step + 1]
         assert (y * (step + 0.5)).dtype == torch.float16 and (y + step).tolist() == [1 + step, 1 + step]
         assert torch.add(y, y, alpha=step).tolist() == [1 + step, 1 + step]
+
+
+def test_numbers_that_change_every_step_become_tensors_of_their_dtype() -> None:
+    x = torch.arange(4.0, dtype=torch.float64)
+    for step in range(4):
+        q = torch.quantile(x.to("lazy"), 0.1 * step)
+        made = torch.scalar_tensor(step + 0.5, dtype=torch.float64, device="lazy")
+        assert q.dtype == (made * 2).dtype == torch.float64
+        torch.testing.assert_close(q.cpu(), torch.quantile(x, 0.1 * step))
+        assert (made * 2).item() == 2 * step + 1

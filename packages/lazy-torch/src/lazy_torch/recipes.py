@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from lazy_core import ops
 from lazy_core.errors import LazyError
-from lazy_core.ir import Expr
+from lazy_core.ir import Expr, ScalarLeaf
 
 from . import mapping
 from .mapping import Builder
@@ -67,7 +68,7 @@ class Recipe:
         first = (state,) if self.random else ()
         result = self.builder.fn(*first, *given[: self.positional], **keywords)
         # A tuple is several results; a list is one result of type Tensor[].
-        return list(result) if isinstance(result, tuple) else [result]
+        return [_as_tensor(r) for r in (result if isinstance(result, tuple) else (result,))]
 
     def split(self, results: list[Any], args: tuple[Any, ...]) -> tuple[list[Any], list[Expr | None]]:
         """(returned, new values of the written tensors, flattened)."""
@@ -90,6 +91,11 @@ class Recipe:
             elif argument is not None:
                 updates.append(update)
         return returned, updates
+
+
+def _as_tensor(result: Any) -> Any:
+    """A result that is a number fed at run time becomes a tensor: it must not take part in promotion as a number."""
+    return ops.identity(result) if isinstance(result, ScalarLeaf) else result
 
 
 def _flat(results: list[Any]) -> list[Expr | None]:

@@ -11,7 +11,7 @@ from lazy_core import ops
 from lazy_core.ir import Expr
 
 from . import aten
-from .promotion import F64, I64, cast, filled, iota, num, reshape
+from .promotion import F64, I64, broadcast_dims, cast, filled, iota, num
 
 
 def _norm(gap: Expr, p: float) -> Expr:
@@ -58,16 +58,15 @@ def cdist(x1: Expr, x2: Expr, p: float, compute_mode: int | None) -> Expr:
 
 @aten("_cdist_backward")
 def cdist_backward(grad: Expr, x1: Expr, x2: Expr, p: float, cdist: Expr) -> Expr:
-    if p == 0 or x1.shape.size == 0:
+    if x1.shape.size == 0 or x2.shape.size == 0:
         return filled(0, x1.shape.dims, x1.shape.dtype)
+    if p == 0:
+        return filled(0, (*broadcast_dims(x1.shape.dims[:-2], x2.shape.dims[:-2]), *x1.shape.dims[-2:]), x1.shape.dtype)
     left = ops.expand_dims(x1, axes=(x1.shape.ndim - 1,))
     right = ops.expand_dims(x2, axes=(x2.shape.ndim - 2,))
     g, d = (ops.expand_dims(v, axes=(v.shape.ndim,)) for v in (grad, cdist))
     part = _rate(ops.sub(left, right), g, d, p)
-    total = ops.sum(part, axes=(part.shape.ndim - 2,), keepdims=False)
-    extra = total.shape.ndim - x1.shape.ndim
-    over = tuple(i for i in range(total.shape.ndim) if i < extra or (total.shape.dims[i] != 1 and x1.shape.dims[i - extra] == 1))
-    return reshape(ops.sum(total, axes=over, keepdims=True), x1.shape.dims) if over else total
+    return ops.sum(part, axes=(part.shape.ndim - 2,), keepdims=False)  # batch dims that were broadcast are added up by autograd
 
 
 def _pairs(n: int) -> tuple[Expr, Expr]:
