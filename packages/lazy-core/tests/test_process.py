@@ -183,7 +183,7 @@ def test_report_is_written_at_exit(tmp_path):
     assert lazy_core.report.__globals__["Report"].from_json((tmp_path / "report.json").read_text()).counters["compiles"] == 1
     page = (tmp_path / "report.html").read_text()
     assert page.startswith("<!doctype html>")
-    assert "first program of 1 operations" in page
+    assert "first program of 1 operation" in page
     assert "http" not in page.replace("http-equiv", "")
 
 
