@@ -36,6 +36,15 @@ def _fmax(x: Any, y: Any) -> Any:
     return tf.where(tf.math.is_nan(x), y, tf.where(tf.math.is_nan(y), x, tf.maximum(x, y)))
 
 
+def _remainder(x: Any, y: Any) -> Any:
+    """The core's remainder of an integer by zero is 0; TensorFlow raises."""
+    if not x.dtype.is_integer:
+        return tf.math.floormod(x, y)
+    zero = tf.equal(y, tf.zeros_like(y))
+    found = tf.math.floormod(x, tf.where(zero, tf.ones_like(y), y))
+    return tf.where(zero, tf.zeros_like(found), found)
+
+
 def _fmin(x: Any, y: Any) -> Any:
     return tf.where(tf.math.is_nan(x), y, tf.where(tf.math.is_nan(y), x, tf.minimum(x, y)))
 
@@ -114,7 +123,7 @@ BINARY: dict[str, Call] = {
     "mul": tf.multiply,
     "nextafter": tf.math.nextafter,
     "pow": tf.pow,
-    "remainder": tf.math.floormod,
+    "remainder": _remainder,
     "shift_left": tf.bitwise.left_shift,
     "shift_right": tf.bitwise.right_shift,
     "sub": tf.subtract,
