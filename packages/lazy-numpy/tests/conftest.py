@@ -1,6 +1,34 @@
-"""Tests of lazy-numpy run compiled and without the user's disk cache."""
+"""Tests of lazy-numpy run compiled and without the user's disk cache, except where they choose another tier."""
 
 import os
 
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
-os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
+os.environ.setdefault("LAZY_TIER", "compiled")
+
+import contextlib
+
+import pytest
+
+import lazy_core
+from lazy_numpy.recording import mode, settings
+
+
+@contextlib.contextmanager
+def _in_form(name):
+    """Calls are recorded, and what is pending runs natively; or NumPy runs each call at once.  Nothing is compiled."""
+    with lazy_core.options(tier="native"):
+        if name == "recorded":
+            mode._tier = "compiled"
+            mode._follow()
+        try:
+            yield
+        finally:
+            mode._tier = "native"
+
+
+@pytest.fixture
+def in_form(monkeypatch):
+    """A context manager that chooses how calls are made, "recorded" or "immediate"; the smallest arrays are lazy too."""
+    monkeypatch.setattr(settings, "small", -1)
+    monkeypatch.setattr(settings, "part", -1)
+    return _in_form

@@ -5,6 +5,7 @@ Each program leaves its result in `r`.  NumPy is the truth; where an error's wor
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 import numpy as np
@@ -417,6 +418,41 @@ def check(got, want, program):
         np.testing.assert_allclose(g, w, rtol=1e-6 if w.dtype.itemsize > 2 else 1e-2, atol=1e-12)
     else:
         np.testing.assert_array_equal(g, w)
+
+
+def run_switching(program, library, in_form):
+    """The program's result, or its error, with every other statement recorded and the ones between run immediately."""
+    space = {"np": library}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            for k, statement in enumerate(ast.parse(program).body):
+                with in_form("recorded" if k % 2 else "immediate"):
+                    exec(compile(ast.Module([statement], []), "<program>", "exec"), space)
+        except Exception as error:
+            return error
+    return space["r"]
+
+
+def agrees(got, want, program):
+    if isinstance(want, Exception) or isinstance(got, Exception):
+        assert type(got) is type(want), got
+        if program not in OTHER_WORDS:
+            assert str(got) == str(want)
+    else:
+        check(got, want, program)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_gives_what_numpy_gives_when_numpy_runs_it_at_once(program, in_form):
+    want = run(program, np)
+    with in_form("immediate"):
+        agrees(run(program, LAZY), want, program)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_gives_what_numpy_gives_when_every_other_statement_is_recorded(program, in_form):
+    agrees(run_switching(program, LAZY, in_form), run(program, np), program)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

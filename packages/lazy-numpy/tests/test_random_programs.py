@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lazy_core
@@ -121,9 +123,8 @@ def step(draw, arrays, shapes):
     return lambda xs, np_: xs.append(xs[i].copy())
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_random_programs_of_views_and_writes_give_what_numpy_gives(data):
+def run(data, form_of):
+    """Draw a program, run it on both libraries, and compare; each statement in the form that `form_of` gives."""
     dims = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     dtype = data.draw(st.sampled_from(DTYPES))
     start = (np.arange(np.prod(dims)).reshape(dims) % 5).astype(dtype)
@@ -135,7 +136,8 @@ def test_random_programs_of_views_and_writes_give_what_numpy_gives(data):
             errors = []
             for xs, library in ((native, np), (lazy, LAZY)):
                 try:
-                    statement(xs, library)
+                    with form_of() if library is LAZY else contextlib.nullcontext():
+                        statement(xs, library)
                 except (ValueError, TypeError, AttributeError) as error:
                     errors.append(type(error))
             assert len(errors) in (0, 2)
@@ -149,3 +151,15 @@ def test_random_programs_of_views_and_writes_give_what_numpy_gives(data):
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         np.testing.assert_allclose(np.asarray(b), a, rtol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_programs_of_views_and_writes_give_what_numpy_gives(data):
+    run(data, contextlib.nullcontext)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_random_programs_may_change_between_recorded_and_immediate_at_every_statement(data, in_form):
+    run(data, lambda: in_form(data.draw(st.sampled_from(["recorded", "immediate"]))))

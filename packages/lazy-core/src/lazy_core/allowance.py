@@ -25,12 +25,12 @@ class Allowance:
         self.spent = 0.0
         self._began: float | None = None
 
-    def permits(self) -> bool:
-        """Whether something new may be recorded now: at most `learn_percent` of the time so far, and a head start."""
+    def permits(self, seconds: float = 0.0) -> bool:
+        """Whether something new that takes so long may be recorded now: at most `learn_percent` of the time so far, and a head start."""
         now = time.perf_counter()
         if self._began is None:
             self._began = now
-        return self.spent <= HEAD_START_SECONDS + (now - self._began) * config.learn_percent / 100
+        return self.spent + seconds <= HEAD_START_SECONDS + (now - self._began) * config.learn_percent / 100
 
     def spend(self, seconds: float) -> None:
         """Add to what has been spent."""

@@ -14,6 +14,8 @@ from .config import config
 
 # A body shorter than this is repeated within one program, so that a barrier's fixed cost (some 20 us) is small beside recording.
 SHORTEST_PROGRAM = 200
+# How many whole traces are known by what they record, at most.
+_MOST_WHOLE = 256
 # How many operations to wait, at least, before looking whether an interrupted loop has resumed.
 _PATIENCE = 16
 
@@ -56,6 +58,7 @@ class Cutter:
         self._live: list[int] = []  # live counts of one period, while a boundary is being chosen
         self._observed_from = 0
         self._cut_here = False
+        self._whole: dict[int, set[tuple[Hashable, ...]]] = {}  # by length
         self.cut_at = config.cut_after
 
     def restart(self) -> None:
@@ -63,6 +66,14 @@ class Cutter:
         self._live = []
         self._cut_here = False
         self.cut_at = self._program_length() if self.period else min(config.cut_after, config.max_trace)
+        if self._whole:
+            self.cut_at = min(self.cut_at, *self._whole)
+
+    def learn(self, log: Sequence[Hashable]) -> None:
+        """A whole trace, known to be one round of a loop: from now on such a trace is cut where it ends."""
+        if sum(map(len, self._whole.values())) >= _MOST_WHOLE:
+            self._whole.clear()
+        self._whole.setdefault(len(log), set()).add(tuple(log))
 
     def due(self, log: Sequence[Hashable], live: int) -> bool:
         """Whether to cut now, given the log and how many values are live; if not, `cut_at` says when to ask again."""
@@ -71,6 +82,17 @@ class Cutter:
             return True
         if self._live:
             return self._observe(size, live)
+        if self._whole:
+            if size in self._whole and tuple(log) in self._whole[size]:
+                return True
+            longer = [n for n in self._whole if n > size]
+            otherwise = self._program_length() if self.period else min(config.cut_after, config.max_trace)
+            if longer and min(longer) < otherwise:
+                self.cut_at = min(longer)
+                return False
+            if size < otherwise:
+                self.cut_at = otherwise
+                return False
         if self.period:
             if size < self._program_length():
                 self.cut_at = self._program_length()

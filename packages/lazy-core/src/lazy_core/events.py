@@ -109,10 +109,7 @@ def user_site() -> str | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        hidden = _hidden_files.get(name)
-        if hidden is None:
-            hidden = _hidden_files[name] = name.startswith(_hidden_tuple)
-        if not hidden:
+        if not is_hidden(name):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return None

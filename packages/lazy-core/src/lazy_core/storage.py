@@ -237,17 +237,17 @@ class Layout:
         return places <= _PLACES_IN_A_TRACE
 
 
-def read(value: Value, layout: Layout, view: Layout) -> Value:
+def read(value: Value, layout: Layout, view: Layout, record: Callable[..., Any] = values.record) -> Value:
     """The elements that a view shows of a value laid out as `layout`."""
     found = layout._accesses.get(view) or layout._access(view)
-    result: Value = values.record(found[0], (value, *found[3]), found[2])
+    result: Value = record(found[0], (value, *found[3]), found[2])
     return result
 
 
-def write(value: Value, layout: Layout, view: Layout, update: Value) -> Value:
+def write(value: Value, layout: Layout, view: Layout, update: Value, record: Callable[..., Any] = values.record) -> Value:
     """A value laid out as `layout` with the elements that a view shows replaced."""
     found = layout._accesses.get(view) or layout._access(view)
-    result: Value = values.record(found[1], (value, update, *found[3]), found[2])
+    result: Value = record(found[1], (value, update, *found[3]), found[2])
     return result
 
 

@@ -84,9 +84,22 @@ class Trial:
         if not self.timed_compiled:
             return
         mine, other = self.compiled_seconds + DISPATCH_SECONDS, self.native_seconds
-        clear = self.timed_native and (mine * _CLEAR < other or other * _CLEAR < mine)
+        # Other load may make a run slow, but not fast: what is clearly faster is believed at once, what is slower is timed again.
+        clear = self.timed_native and mine * _CLEAR < other
         if clear or (self.timed_compiled >= _TIMED_RUNS and self.timed_native >= _TIMED_RUNS - 1):
             self.decide("compiled" if mine <= other else "native")
+
+    def native_elsewhere(self, seconds: float) -> None:
+        """A frontend's own library runs the same trace in so many seconds: there is no need to time the interpreter."""
+        self.native_seconds = seconds
+        self.timed_native = max(self.timed_native, _TIMED_RUNS)
+
+    def reopen(self) -> None:
+        """Measure again."""
+        self.verdict = None
+        self.reason = "being measured again"
+        self.timed_native = self.timed_compiled = 0
+        self.compiled_seconds = float("inf")
 
     def decide(self, verdict: str, reason: str = "") -> None:
         """Settle on a tier."""
@@ -96,6 +109,23 @@ class Trial:
 
 # For each trace key that has run natively but is not planned yet: the shortest run in seconds.
 _sighted: OrderedDict[plans.Live, float] = OrderedDict()
+
+
+_expected: float | None = None
+_latest: Plan | None = None
+
+
+def expect(seconds: float) -> None:
+    """Say that the trace that is about to run is known to repeat, and that its frontend's library takes so many seconds for it."""
+    global _expected
+    _expected = seconds
+
+
+def latest_plan() -> Plan | None:
+    """The plan of the trace that ran last, once; None if it has none."""
+    global _latest
+    found, _latest = _latest, None
+    return found
 
 
 def in_force() -> str:
@@ -121,11 +151,13 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     Raises:
         ExecutionError: running it failed.
     """
+    global _expected, _latest
     events.count("barriers")
     only_native = forced or in_force() == "native"
+    expected, _expected, _latest = _expected, None, None
     plan = cache.plans.get(live)
     if plan is None:
-        before = _sighted.pop(live, None)
+        before = _sighted.pop(live, expected)
         if only_native or before is None or before < DISPATCH_SECONDS:
             results, seconds = _timed_native(live, sources, cause, None, host_read)
             if not only_native:
@@ -134,6 +166,7 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
                     _settle(sources, native=True)
             return results
         plan = _plan(live, sources, cause, before)
+    _latest = None if only_native else plan
     trial = plan.trial
     if trial is None and plan.roots:  # planned when everything was compiled
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")

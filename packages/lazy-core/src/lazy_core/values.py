@@ -8,9 +8,9 @@ last reference to it dies the value is no longer live, and so no output of the n
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -60,6 +60,22 @@ class _ForeignError(Exception):
     """A graph reads a buffer of another source."""
 
 
+class Follower(Protocol):
+    """Whoever must know when traces end (see `repeats`)."""
+
+    def flushing(self) -> None:
+        """The pending trace is about to be run."""
+        ...
+
+    def finished(self) -> None:
+        """It has been; a new one begins."""
+        ...
+
+    def evicted(self) -> None:
+        """The table of expressions began a new generation."""
+        ...
+
+
 class ValueSource:
     """The source of all values that Python frontends hold (see `trace.Source`)."""
 
@@ -74,11 +90,15 @@ class ValueSource:
         self.cutter = Cutter()
         self.cut_at = self.cutter.cut_at
         self.token: object | None = object()  # replaced when a barrier begins (None) and when it ends
+        self.followers: list[Follower] = []
+        self.cutting = False  # whether the trace is being run because a loop's body has ended
         self.index = _trace.add_source(self)
 
     def live(self) -> list[Expr]:
         """See `trace.Source.live`."""
         self.token = None
+        for follower in self.followers:
+            follower.flushing()
         holders = [ref() for ref in list(_live)]
         self._holders = [v for v in holders if v is not None]
         return [v.expr for v in self._holders]  # type: ignore[misc]
@@ -136,9 +156,23 @@ class ValueSource:
         self._scalars = ([], [], [])
         self._recorded_before += len(self.log)
         self.log.clear()
-        self.cutter.restart()
-        self.cut_at = self.cutter.cut_at
+        self._restart()
         self.token = object()
+        for follower in self.followers:
+            follower.finished()
+
+    def _restart(self) -> None:
+        self.cutter.restart()
+        self.cut_at = 0 if self.followers else self.cutter.cut_at  # they are asked about the first operation of each trace
+
+    def forget_leaves(self) -> None:
+        """Nothing was recorded in this trace, though leaves and scalars were given slots: the slots start again."""
+        with _lock:
+            for leaf in self._leaves:
+                leaf.expr = None
+            self._leaves = []
+            self._scalars = ([], [], [])
+            self._restart()
 
     def abort(self) -> None:
         """See `trace.Source.abort`."""
@@ -151,12 +185,20 @@ class ValueSource:
 
     def evict(self) -> None:
         """See `trace.Source.evict`; values cache no expressions between traces."""
+        for follower in self.followers:
+            follower.evicted()
 
     def cut_if_due(self) -> None:
         """Called when the log has reached `cut_at`: cut the trace if a boundary of the loop has been reached."""
         with _lock:
-            if self.cutter.due(self.log, len(_live)):
-                flush("the end of a loop's body, found by its period")
+            if not self.log:
+                self.cut_at = self.cutter.cut_at
+            elif self.cutter.due(self.log, len(_live)):
+                self.cutting = True
+                try:
+                    flush("the end of a loop's body, found by its period")
+                finally:
+                    self.cutting = False
             else:
                 self.cut_at = self.cutter.cut_at
 
@@ -188,52 +230,68 @@ def _wrap_s64(number: int) -> int:
 source = ValueSource()
 
 
-def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -> Any:
-    """Record an operation on values; one dictionary hit in the steady state.
+class Gate(Protocol):
+    """What a frontend that also runs calls natively, as they come, is asked while recording (see `repeats`)."""
+
+    def first(self, target: Any, exprs: Sequence[Expr], attributes: Attrs) -> None:
+        """The first operation of a trace is about to be recorded; raises `repeats.Miss` if it should run natively instead."""
+        ...
+
+    def miss(self, target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
+        """The expression for a key that is not in the table, or raises `repeats.Miss` if the call should run natively instead."""
+        ...
+
+
+def recorder(gate: Gate | None = None) -> Callable[..., Any]:
+    """A function that records an operation on values; one dictionary hit in the steady state.
+
+    Its arguments are: the target, an `Op` or a `Composite`; the inputs, values and constants made by `ir.const` (one that changes from
+    trace to trace becomes a run-time scalar); and the static attributes, made by `ir.attrs`.  It returns a Value, or a tuple of them where
+    the operation has several outputs, and raises ShapeError or DtypeError where the operands do not fit.
 
     Args:
-        target: an `Op` or a `Composite`.
-        inputs: values, and constants made by `ir.const`; a constant that changes from trace to trace becomes a run-time scalar.
-        attributes: static attributes, made by `ir.attrs`.
-
-    Returns:
-        A Value, or a tuple of them where the operation has several outputs.
-
-    Raises:
-        ShapeError, DtypeError: the operands do not fit.
+        gate: whom to ask at the start of a trace and when a key is new; without one everything is recorded.
     """
-    log = source.log
-    if len(log) >= source.cut_at:  # before this operation rather than after the last one: by now its temporaries have died
-        source.cut_if_due()
-    # No lock is taken here: a barrier of another thread replaces `source.token` when it begins and when it ends, and whoever
-    # sees it change records again under the lock.  Expressions made meanwhile are interned and harmless.
-    token = source.token
-    if len(inputs) == 2:
-        left, right = inputs
-        key = (target, attributes, left.expr or source.leaf(left), right.expr or source.leaf(right))
-    else:
-        key = (target, attributes, *[v.expr or source.leaf(v) for v in inputs])
-    found = _lookup(key)
-    if found is None:
-        with _lock:
-            found = _record_miss(target, key[2:], attributes)
-    if isinstance(found, tuple):
-        result: Any = tuple([from_expr(e) for e in found])
-    else:
-        result = Value()
-        result.shape = found.shape
-        result.expr = found
-        result.array = None
-        _live[_ref(result, _forget)] = None
-    if source.token is not token or token is None:
-        del result
-        with _lock:
-            return record(target, inputs, attributes)
-    log.append(target)
-    return result
+    miss = record_miss if gate is None else gate.miss
+
+    def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -> Any:
+        log = source.log
+        if len(log) >= source.cut_at:  # before this operation rather than after the last one: by now its temporaries have died
+            source.cut_if_due()
+            if gate is not None and not log:
+                gate.first(target, [v.expr or source.leaf(v) for v in inputs], attributes)
+        # No lock is taken here: a barrier of another thread replaces `source.token` when it begins and when it ends, and whoever
+        # sees it change records again under the lock.  Expressions made meanwhile are interned and harmless.
+        token = source.token
+        if len(inputs) == 2:
+            left, right = inputs
+            key = (target, attributes, left.expr or source.leaf(left), right.expr or source.leaf(right))
+        else:
+            key = (target, attributes, *[v.expr or source.leaf(v) for v in inputs])
+        found = _lookup(key)
+        if found is None:
+            with _lock:
+                found = miss(target, key[2:], attributes)
+        if isinstance(found, tuple):
+            result: Any = tuple([from_expr(e) for e in found])
+        else:
+            result = Value()
+            result.shape = found.shape
+            result.expr = found
+            result.array = None
+            _live[_ref(result, _forget)] = None
+        if source.token is not token or token is None:
+            del result
+            with _lock:
+                return record(target, inputs, attributes)
+        log.append(target)
+        return result
+
+    return record
 
 
-def _record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
+def record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
+    """Record an operation whose key is not in the table; hold the trace's lock."""
     if any(e.__class__ is Const and e.shape.dtype.kind != "b" for e in exprs):
         shapes = tuple([e.shape for e in exprs])
         site = (target, attributes, *[e.skeleton for e in exprs])
@@ -309,10 +367,16 @@ def to_host(value: Value) -> np.ndarray:
         raise value.array.error
     events.count("transfers")
     try:
-        return backend.to_host(value.array)
+        array = backend.to_host(value.array)
     except Exception as error:
         origin = "; ".join(failed_programs()) or "a program that is no longer among the latest"
         raise ExecutionError(f"computing a value of shape {value.shape} failed: {error}; it comes from {origin}") from error
+    if array.flags.writeable:  # what ran natively left it
+        array.flags.writeable = False
+    return array
+
+
+record = recorder()
 
 
 def _record_call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

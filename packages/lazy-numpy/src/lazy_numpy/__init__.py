@@ -17,11 +17,12 @@ import os as _os
 
 from lazy_core import events as _events
 
+from . import attributes as _attributes
 from . import methods as _methods
 from . import operators as _operators
 from . import selection as _selection
 from .mapping import dispatch as _dispatch
-from .mapping.creation import arange, array, asarray, empty, eye, full, identity, linspace, ones, zeros
+from .mapping.makers import PUBLIC as _PUBLIC
 from .proxy import enabled
 from .tensor import ndarray, scalar
 
@@ -30,8 +31,20 @@ __version__ = "0.1.0"
 _events.hide_package(_os.path.dirname(_os.path.abspath(__file__)))
 _operators.install()
 _methods.install()
+_attributes.install()
 _dispatch.install()
 _selection.install()
+
+arange = _PUBLIC["arange"]
+array = _PUBLIC["array"]
+asarray = _PUBLIC["asarray"]
+empty = _PUBLIC["empty"]
+eye = _PUBLIC["eye"]
+full = _PUBLIC["full"]
+identity = _PUBLIC["identity"]
+linspace = _PUBLIC["linspace"]
+ones = _PUBLIC["ones"]
+zeros = _PUBLIC["zeros"]
 
 __all__ = [
     "__version__",

@@ -14,21 +14,24 @@ from lazy_core.ir import const
 from lazy_core.values import Value
 
 from . import dtypes
+from .hosting import wrap_host
+from .recording import mode, settings
 from .selection import selection
-from .tensor import ndarray, scalar, wrap, wrap_any
+from .tensor import _ArrayType, ndarray, scalar, wrap, wrap_any
 
-__all__ = ["from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value", "wrap", "wrap_any"]
+__all__ = ["adopt", "from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value", "wrap", "wrap_any"]
 
 
 def is_lazy(x: Any) -> bool:
     """Whether x is a lazy array or a lazy scalar."""
     kind = type(x)
-    return kind is ndarray or kind is scalar or kind is selection
+    return kind is ndarray or kind is scalar or kind is selection or type(kind) is _ArrayType
 
 
 def is_array(x: Any) -> bool:
     """Whether x is a lazy array."""
-    return type(x) is ndarray or type(x) is selection
+    kind = type(x)
+    return kind is ndarray or kind is selection or type(kind) is _ArrayType
 
 
 def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
@@ -40,6 +43,8 @@ def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
     """
     if type(array) is not np.ndarray or not dtypes.supports(array.dtype):
         return array
+    if mode.tier != "compiled":
+        return wrap_host(array if owned else array.copy())
     value = values.from_host(array, copy=not owned)
     if array.dtype.kind in "iu" and 0 < array.size <= 1 << 20:
         from .mapping import ranges  # indices from the host are checked once, here
@@ -48,12 +53,23 @@ def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
     return wrap(value)
 
 
+def adopt(array: Any, owned: bool = True) -> Any:
+    """What a user's module gets of an array that NumPy made: a lazy one, unless it is small or cannot be lazy."""
+    if type(array) is not np.ndarray or (array.size <= settings.small and mode.tier != "compiled"):
+        return array
+    return from_numpy(array, owned)
+
+
 def to_numpy(x: Any) -> np.ndarray:
-    """A read-only NumPy array with the current contents; a host read where they are pending."""
-    if type(x) is ndarray or type(x) is scalar:
+    """A NumPy array with the current contents, not to be written to; a host read where they are pending."""
+    kind = type(x)
+    if kind is ndarray or type(kind) is _ArrayType:
+        array: np.ndarray = x._contents()
+        return array
+    if kind is scalar:
         return values.to_host(x._get())
-    if type(x) is selection:
-        return values.to_host(x._array()._get())
+    if kind is selection:
+        return to_numpy(x._array())
     return np.asarray(x)
 
 

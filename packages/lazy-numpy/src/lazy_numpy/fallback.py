@@ -31,7 +31,12 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return on_host(function, args, kwargs)
 
 
-def on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def made_on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`on_host` for functions that make a user's module arrays."""
+    return on_host(function, args, kwargs, convert.adopt)
+
+
+def on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], adopt: Callable[[Any], Any] | None = None) -> Any:
     """`run` without the count: for host reads, and for functions of which NumPy is the only maker (printing, files)."""
     outputs: dict[int, Any] = {}
     kwargs = dict(kwargs)
@@ -49,7 +54,7 @@ def on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     for lazy, host in outputs.values():
         lazy[...] = host
         back[id(host)] = lazy
-    return _bring(result, back)
+    return _bring(result, back, adopt or (lambda array: convert.from_numpy(array)))
 
 
 def _take(x: Any) -> Any:
@@ -78,14 +83,14 @@ def _writable(x: Any, outputs: dict[int, Any]) -> Any:
     return x
 
 
-def _bring(result: Any, back: dict[int, Any]) -> Any:
+def _bring(result: Any, back: dict[int, Any], adopt: Callable[[Any], Any]) -> Any:
     if isinstance(result, np.ndarray):
         known = back.get(id(result))
-        return known if known is not None else convert.from_numpy(result)
+        return known if known is not None else adopt(result)
     kind = type(result)
     if kind is list:
-        return [_bring(r, back) for r in result]
+        return [_bring(r, back, adopt) for r in result]
     if isinstance(result, tuple):
-        parts = [_bring(r, back) for r in result]
+        parts = [_bring(r, back, adopt) for r in result]
         return kind(parts) if kind is tuple else kind(*parts)
     return result

@@ -1,23 +1,23 @@
-"""Methods and attributes of lazy arrays and scalars.
+"""Methods of lazy arrays and scalars.
 
-Owns: NumPy's method signatures over the mapping's functions, and the attributes.  May import the mapping.
+Owns: NumPy's method signatures over the mapping's functions, and over NumPy's own.  May import the mapping, `attributes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from lazy_core import ops, values
-from lazy_core.shape import Shape
-
-from . import convert, dtypes, fallback
+from . import attributes, convert, dtypes, fallback
+from .components import BitsStorage
+from .hosting import host_of, writable
+from .immediate import PLAIN, READ_ONLY_VIEWS, bring, dual, run
 from .mapping import elementwise, indexing, linalg, reductions, shapes, sorting, ufuncs
 from .mapping.base import dims_of
-from .mapping.base import op as core_op
-from .tensor import contiguous, ndarray, scalar, wrap, wrap_any
+from .tensor import ndarray, scalar, wrap, wrap_any
 
 
 def _or_numpy(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -72,13 +72,7 @@ def _resize(self: Any, *new_shape: Any, refcheck: bool = True) -> None:
     host = np.array(convert.to_numpy(self))
     host.resize(dims, refcheck=False)
     made = convert.from_numpy(host, owned=True)
-    self._value, self._shape = made._value, made._shape
-
-
-def _setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
-    if write is not None:
-        self._share()
-        self._writeable = bool(write)
+    self._value, self._shape, self._np = made._value, made._shape, None
 
 
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
@@ -89,7 +83,7 @@ def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
         return shapes.as_view(self, self._get_layout())
     if target.itemsize != self._shape.dtype.itemsize or not dtypes.supports(target) or "b" in (target.kind, self._shape.dtype.kind):
         raise fallback.NotLowered(f"a view of {self._shape.dtype} as {target} is a copy")
-    return _BitsStorage.of(self, target)
+    return BitsStorage.of(self, target)
 
 
 builtins_type = type
@@ -128,7 +122,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "resize": _resize,
     "round": elementwise.round_,
     "searchsorted": sorting.searchsorted,
-    "setflags": _setflags,
+    "setflags": attributes.set_flags,
     "sort": _sort,
     "squeeze": shapes.squeeze,
     "std": reductions.std,
@@ -147,289 +141,79 @@ _HOST = ("tobytes", "tofile", "dump", "dumps")
 _FALLBACK = ("byteswap", "choose", "getfield")
 
 
-_bits = core_op(ops.bitcast)
+def _natively(name: str) -> Callable[..., Any]:
+    """A method of NumPy's array, called on what a lazy array shows."""
+    method = getattr(np.ndarray, name)
+    by_name = operator.methodcaller
+
+    def native(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if method in READ_ONLY_VIEWS:
+            return run(method, (self, *args), kwargs)
+        if type(self) is not ndarray:
+            return run(lambda x, *a, **k: by_name(name, *a, **k)(x), (self, *args), kwargs)
+        for a in args:
+            if type(a) not in PLAIN:
+                return run(method, (self, *args), kwargs)
+        for a in kwargs.values():
+            if type(a) not in PLAIN:
+                return run(method, (self, *args), kwargs)
+        array = host_of(self)
+        try:
+            result = method(array, *args, **kwargs)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            return run(method, (self, *args), kwargs)
+        return bring(result, [(self, array)]) if type(result) is np.ndarray else result
+
+    return native
 
 
-class Flat:
-    """`ndarray.flat`: iteration and indexing in C order."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: ndarray) -> None:
-        self._array = array
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(convert.to_numpy(self._array).ravel())
-
-    def __len__(self) -> int:
-        return int(self._array._shape.size)
-
-    def __getitem__(self, key: Any) -> Any:
-        result = shapes.flatten(self._array)[key]
-        return result
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        flat = shapes.flatten(self._array)
-        if key is Ellipsis or key == slice(None):
-            value = shapes.resize(value, flat._shape.dims) if np.ndim(value) else value
-        flat[key] = value
-        self._array._put(shapes.reshape(flat, self._array._shape.dims)._get())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(convert.to_numpy(self._array).ravel(), dtype=dtype)
-
-    def copy(self) -> ndarray:
-        """A flat copy."""
-        return shapes.flatten(self._array)
+def _native_read(name: str) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: getattr(convert.to_numpy(self), name)(*args, **kwargs)
 
 
-class Flags:
-    """`ndarray.flags`: of the layout that NumPy would have."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    @property
-    def writeable(self) -> bool:
-        """Whether it may be written to."""
-        return type(self._array) is ndarray and (self._array._value is not None or self._array._writeable)
-
-    @writeable.setter
-    def writeable(self, value: bool) -> None:
-        _setflags(self._array, write=value)
-
-    @property
-    def c_contiguous(self) -> bool:
-        """Whether its elements lie in C order without gaps."""
-        return type(self._array) is scalar or self._array._get_layout().is_contiguous
-
-    @property
-    def f_contiguous(self) -> bool:
-        """Whether its elements lie in Fortran's order without gaps."""
-        if type(self._array) is scalar:
-            return True
-        layout = self._array._get_layout()
-        return bool(layout.transpose(range(len(layout.sizes) - 1, -1, -1)).is_contiguous)
-
-    @property
-    def owndata(self) -> bool:
-        """Whether it is no view."""
-        return self._array.base is None
-
-    contiguous = c_contiguous
-    fnc = property(lambda self: self.f_contiguous and not self.c_contiguous)
-    forc = property(lambda self: self.f_contiguous or self.c_contiguous)
-    aligned = property(lambda self: True)
-    behaved = property(lambda self: self.writeable)
-    carray = property(lambda self: self.c_contiguous and self.writeable)
-    farray = property(lambda self: self.f_contiguous and self.writeable)
-    writebackifcopy = property(lambda self: False)
-
-    def __getitem__(self, name: str) -> bool:
-        short = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "O": "owndata", "A": "aligned", "X": "writebackifcopy"}
-        return bool(getattr(self, short.get(name, name.lower())))
-
-    def __setitem__(self, name: str, value: bool) -> None:
-        if name.lower() not in ("w", "writeable"):
-            raise ValueError("Setting flags is limited to WRITEABLE")
-        self.writeable = value
-
-    def __repr__(self) -> str:
-        names = ("C_CONTIGUOUS", "F_CONTIGUOUS", "OWNDATA", "WRITEABLE", "ALIGNED", "WRITEBACKIFCOPY")
-        return "\n".join(f"  {n} : {self[n]}" for n in names) + "\n"
+def _native_resize(self: ndarray, *new_shape: Any, refcheck: bool = True) -> None:
+    host = np.array(writable(self))
+    host.resize(*new_shape, refcheck=False)
+    self._become(host)
 
 
-def _set_shape(self: ndarray, shape: Any) -> None:
-    dims = shapes._resolve(self, shape)
-    layout = self._get_layout().reshape(dims)
-    if layout is None:
-        raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape.")
-    if self._value is not None:
-        self._value = shapes._reshape_op(self._value, dims=dims)
-    else:
-        self._layout = layout
-    self._shape = Shape.of(dims, self._shape.dtype)
+def _native_setflags(self: ndarray, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    writable(self).setflags(write=write, align=align, uic=uic)
 
 
-def _component(name: str) -> property:
-    def read(self: Any) -> Any:
-        if self._shape.dtype.kind != "c":
-            if name == "real":
-                return self
-            made = wrap_any(shapes._zeros(convert.to_value(self._shape.dtype.type(0)), dims=self._shape.dims))
-            return made
-        part = elementwise._real if name == "real" else elementwise._imag
-        if type(self) is scalar:
-            return wrap_any(part(self._get()))
-        return _ComponentStorage.of(self, name)
-
-    def write(self: Any, value: Any) -> None:
-        if self._shape.dtype.kind != "c":
-            if name == "imag":
-                raise TypeError("array does not have imaginary part to set")
-            self[...] = value
-            return
-        part = _ComponentStorage.of(self, name)
-        if not (
-            type(value) is ndarray
-            and value._value is None
-            and value._storage.__class__ is _ComponentStorage
-            and value._storage.parent is part._storage.parent
-            and value._storage.name == name
-            and value._layout is part._layout
-        ):
-            part[...] = value
-
-    return property(read, write, doc=f"The {name} part: a view.")
+def _native_view(self: Any, *args: Any, **kwargs: Any) -> Any:
+    args = tuple([np.ndarray if a is ndarray else a for a in args])
+    return run(np.ndarray.view, (self, *args), {k: np.ndarray if v is ndarray else v for k, v in kwargs.items()})
 
 
-class _ComponentStorage:
-    """The real or imaginary parts of a complex storage, seen as a storage: so that `z.real[...] = x` aliases."""
-
-    __slots__ = ("name", "parent")
-
-    def __init__(self, parent: Any, name: str) -> None:
-        self.parent = parent
-        self.name = name
-
-    @staticmethod
-    def of(array: ndarray, name: str) -> ndarray:
-        parent, layout = array._share()
-        made: ndarray = object.__new__(ndarray)
-        made._value = None
-        made._storage = _ComponentStorage(parent, name)  # type: ignore[assignment]
-        made._layout = layout
-        made._writeable = array._writeable
-        real = np.dtype(f"f{array._shape.dtype.itemsize // 2}")
-        made._shape = Shape.of(array._shape.dims, real)
-        return made
-
-    @property
-    def layout(self) -> Any:
-        return self.parent.layout
-
-    @property
-    def value(self) -> Any:
-        return self._part(self.parent.value)
-
-    def _part(self, value: Any) -> Any:
-        return (elementwise._real if self.name == "real" else elementwise._imag)(value)
-
-    def read(self, view: Any) -> Any:
-        return self._part(self.parent.read(view))
-
-    def write(self, view: Any, value: Any) -> None:
-        old = self.parent.read(view)
-        other = (elementwise._imag if self.name == "real" else elementwise._real)(old)
-        self.parent.write(view, _complex(value, other) if self.name == "real" else _complex(other, value))
+_NATIVE: dict[str, Callable[..., Any]] = {
+    "item": _native_read("item"),
+    "tolist": _native_read("tolist"),
+    "resize": _native_resize,
+    "setflags": _native_setflags,
+    "view": _native_view,
+}
 
 
-class _BitsStorage:
-    """A storage whose bits are read as another dtype of the same size: `x.view(np.int64)` aliases."""
-
-    __slots__ = ("dtype", "parent")
-
-    def __init__(self, parent: Any, dtype: np.dtype) -> None:
-        self.parent = parent
-        self.dtype = dtype
-
-    @staticmethod
-    def of(array: ndarray, dtype: np.dtype) -> ndarray:
-        parent, layout = array._share()
-        made: ndarray = object.__new__(ndarray)
-        made._value = None
-        made._storage = _BitsStorage(parent, dtype)  # type: ignore[assignment]
-        made._layout = layout
-        made._writeable = array._writeable
-        made._shape = Shape.of(array._shape.dims, dtype)
-        return made
-
-    @property
-    def layout(self) -> Any:
-        return self.parent.layout
-
-    @property
-    def value(self) -> Any:
-        return _bits(self.parent.value, dtype=self.dtype)
-
-    def read(self, view: Any) -> Any:
-        return _bits(self.parent.read(view), dtype=self.dtype)
-
-    def write(self, view: Any, value: Any) -> None:
-        self.parent.write(view, _bits(value, dtype=self.parent.value.shape.dtype))
-
-
-def _complex(re: Any, im: Any) -> Any:
-    return values.record(ops.complex, (re, im))
-
-
-def _strides(self: Any) -> tuple[int, ...]:
-    return tuple([s * self._shape.dtype.itemsize for s in self._get_layout().strides])
-
-
-def _base(self: Any) -> Any:
-    """None for an array of its own; for a view, an array of the whole storage."""
-    if (
-        type(self) is scalar
-        or self._value is not None
-        or (self._layout is contiguous(self._shape.dims) and self._layout.size == self._storage.value.shape.size)
-    ):
-        return None
-    made: ndarray = object.__new__(ndarray)
-    made._value = None
-    made._storage = self._storage
-    made._layout = self._storage.layout
-    made._writeable = True
-    made._shape = Shape.of(made._layout.sizes, self._shape.dtype)
-    return made
-
-
-def _flat_set(self: ndarray, value: Any) -> None:
-    Flat(self)[...] = value
+def _quiet(this: int, args: tuple[Any, ...], result: Any) -> None:
+    """Tells nothing: a read ends a trace by itself, and flags are no calls."""
 
 
 def install() -> None:
-    """Attach methods and attributes to both classes."""
+    """Attach the methods to both classes."""
     for cls in (ndarray, scalar):
         for name, function in _METHODS.items():
             if cls is scalar and name in ("sort", "fill", "put", "partition", "setflags", "resize"):
                 continue
-            setattr(cls, name, _or_numpy(function, name))
+            quiet = _quiet if name in _NATIVE and name != "view" else None
+            setattr(cls, name, dual(_or_numpy(function, name), _NATIVE.get(name) or _natively(name), quiet))
         for name in _HOST:
             setattr(cls, name, lambda self, *a, _name=name, **k: getattr(convert.to_numpy(self), _name)(*a, **k))
         for name in _FALLBACK:
-            setattr(cls, name, _or_numpy(_not_lowered, name))
-        cls.dtype = property(lambda self: self._shape.dtype, doc="The data type.")
-        cls.ndim = property(lambda self: len(self._shape.dims), doc="The number of dimensions.")
-        cls.size = property(lambda self: self._shape.size, doc="The number of elements.")
-        cls.itemsize = property(lambda self: self._shape.dtype.itemsize, doc="The bytes of one element.")
-        cls.nbytes = property(lambda self: self._shape.nbytes, doc="The bytes of all elements.")
-        cls.flags = property(Flags, doc="Memory layout, as NumPy would have it.")
-        cls.base = property(_base)
-        cls.device = property(lambda self: "cpu", doc="What the array API calls the device.")
-        cls.real = _component("real")
-        cls.imag = _component("imag")
-        cls.to_device = lambda self, device, /, *, stream=None: self
-        cls.__array_namespace__ = lambda self, api_version=None: _namespace()
-    ndarray.shape = property(lambda self: self._shape.dims, _set_shape, doc="The dimensions.")
-    scalar.shape = property(lambda self: (), doc="The dimensions: none.")
-    ndarray.strides = property(_strides, doc="Bytes between neighbours along each dimension.")
-    scalar.strides = property(lambda self: ())
-    ndarray.T = property(shapes.transpose, doc="The transposed view.")
-    scalar.T = property(lambda self: self)
-    ndarray.mT = property(shapes.matrix_transpose, doc="The view with the last two dimensions exchanged.")
-    ndarray.flat = property(Flat, _flat_set, doc="The elements in C order.")
-    ndarray.data = property(lambda self: convert.to_numpy(self).data, doc="A read-only buffer of the current contents.")
-    ndarray.ctypes = property(lambda self: convert.to_numpy(self).ctypes, doc="For reading from C.")
+            setattr(cls, name, dual(_or_numpy(_not_lowered, name), _natively(name)))
 
 
 def _not_lowered(self: Any, *args: Any, **kwargs: Any) -> Any:
     raise fallback.NotLowered("no lowering")
-
-
-def _namespace() -> Any:
-    from .proxy import module
-
-    return module()

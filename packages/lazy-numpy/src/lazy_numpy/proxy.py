@@ -19,8 +19,10 @@ import numpy as np
 
 from . import fallback
 from .convert import from_numpy, is_lazy
-from .mapping import creation, shapes
+from .immediate import dual, on_numpy
+from .mapping import creation, makers, shapes
 from .mapping.base import array as lazy_array
+from .recording import mode
 from .tensor import ndarray
 
 _proxies: dict[str, types.ModuleType] = {}
@@ -55,7 +57,7 @@ class _Grid:
         self._real = real
 
     def __getitem__(self, key: Any) -> Any:
-        return fallback.on_host(self._real.__getitem__, (key,), {})
+        return fallback.made_on_host(self._real.__getitem__, (key,), {})
 
 
 class _Joined:
@@ -67,8 +69,8 @@ class _Joined:
 
     def __getitem__(self, key: Any) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
-        if not any(is_lazy(p) for p in parts) or any(isinstance(p, str) for p in parts):
-            return fallback.on_host(self._real.__getitem__, (key,), {})
+        if mode.immediate or not any(is_lazy(p) for p in parts) or any(isinstance(p, str) for p in parts):
+            return fallback.made_on_host(self._real.__getitem__, (key,), {})
         arrays = [from_numpy(np.r_[p], owned=True) if isinstance(p, slice) else shapes.atleast_1d(lazy_array(p)) for p in parts]
         return shapes.column_stack(arrays) if self._columns else shapes.concatenate(arrays, 0)
 
@@ -100,6 +102,9 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: 
     return _as_strided(x, template.shape, steps + tuple([steps[a] for a in axes]), writeable=writeable)
 
 
+_strided = dual(_as_strided, on_numpy(np.lib.stride_tricks.as_strided))
+
+
 def module(name: str = "numpy") -> types.ModuleType:
     """The proxy of `numpy` or of one of its modules; the real module where there is nothing to replace."""
     if not _proxies:
@@ -114,12 +119,12 @@ def _build() -> None:
     FUNCTIONS[np.lib.stride_tricks.sliding_window_view] = _sliding_window_view
     random = random_proxy.make(lambda real, replaced: NumpyProxy(real, replaced))
     _proxies["numpy.random"] = random
-    tricks = NumpyProxy(np.lib.stride_tricks, {"as_strided": _as_strided, "sliding_window_view": _sliding_window_view})
+    tricks = NumpyProxy(np.lib.stride_tricks, {"as_strided": _strided, "sliding_window_view": np.lib.stride_tricks.sliding_window_view})
     _proxies["numpy.lib.stride_tricks"] = tricks
     _proxies["numpy.lib"] = NumpyProxy(np.lib, {"stride_tricks": tricks})
     _proxies["numpy.fft"] = NumpyProxy(np.fft, {n: creation.captured(getattr(np.fft, n)) for n in ("fftfreq", "rfftfreq")})
     replaced = {
-        **creation.MAKERS,
+        **makers.MAKERS,
         "ndarray": ndarray,
         "random": random,
         "lib": _proxies["numpy.lib"],
@@ -138,7 +143,7 @@ def _where(condition: Any, *choices: Any) -> Any:
     """`np.where`, also of lazy scalars only."""
     if any(is_lazy(v) for v in (condition, *choices)):
         return np.where(condition, *choices)
-    return fallback.on_host(np.where, (condition, *choices), {})
+    return fallback.made_on_host(np.where, (condition, *choices), {})
 
 
 # ------------------------------------------------------------------ the hook
@@ -223,7 +228,7 @@ class enabled:
                 spaces.append(space)
         top = module()
         swaps = {id(p.__real__): p for p in _proxies.values()}  # type: ignore[attr-defined]
-        for name in (*creation.MAKERS, "ndarray", "r_", "c_", "mgrid", "ogrid"):
+        for name in (*makers.MAKERS, "ndarray", "r_", "c_", "mgrid", "ogrid"):
             swaps[id(getattr(np, name))] = getattr(top, name)
         for space in spaces:
             for name, value in list(space.items()):

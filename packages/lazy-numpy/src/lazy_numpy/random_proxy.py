@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .convert import from_numpy, is_array, is_lazy, to_numpy
+from .convert import adopt, is_array, is_lazy, to_numpy
 
 _IN_PLACE = ("shuffle",)
 _PLAIN = ("bit_generator", "spawn", "seed", "get_state", "set_state")
@@ -25,7 +25,7 @@ def _moved(draw: Callable[..., Any]) -> Callable[..., Any]:
             args = tuple([_host(a) for a in args])
             kwargs = {k: _host(v) for k, v in kwargs.items()}
         result = draw(*args, **kwargs)
-        return from_numpy(result, owned=True) if type(result) is np.ndarray else result
+        return adopt(result)
 
     call.__name__ = getattr(draw, "__name__", "draw")
     call.__doc__ = draw.__doc__

@@ -9,14 +9,17 @@ operation means lives in `mapping`.  May import lazy_core and NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lazy_core import dump, values
 from lazy_core.shape import Shape
-from lazy_core.storage import Layout, Storage
+from lazy_core.storage import Layout
 from lazy_core.values import Value
+
+from .cells import Cell, Storage
+from .recording import mode
 
 _new = object.__new__
 
@@ -35,7 +38,15 @@ class _ArrayType(type):
         return super().__new__(mcls, name, bases, namespace)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return type(instance) is cls or isinstance(instance, np.ndarray) or type(instance) in _ALSO_ARRAYS
+        kind = type(instance)
+        return kind is cls or isinstance(instance, np.ndarray) or kind in _ALSO_ARRAYS or type(kind) is _ArrayType
+
+    def __eq__(cls, other: object) -> bool:
+        """The classes of single arrays (see `elements`) are to their users what they derive from."""
+        return cls is other or (type(other) is _ArrayType and cls.__name__ == other.__name__)
+
+    def __hash__(cls) -> int:
+        return hash(cls.__name__)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is cls or issubclass(subclass, np.ndarray)
@@ -48,14 +59,20 @@ class ndarray(metaclass=_ArrayType):
     `np.asarray`, `tolist`) is a barrier. `ndarray(shape, dtype)` makes zeros.
     """
 
-    __slots__ = ("__weakref__", "_layout", "_shape", "_storage", "_value", "_writeable")
+    __slots__ = ("__weakref__", "_cell", "_layout", "_np", "_reads", "_shape", "_storage", "_value", "_writeable")
     __array_priority__ = 1000.0
+
+    # Deferred: a value, or a view of a storage.
 
     _shape: Shape
     _value: Value | None  # whole and unshared; else None, and:
     _storage: Storage
     _layout: Layout
     _writeable: bool
+    # Native (see `hosting`): NumPy's memory, shared through a cell or not; None otherwise.
+    _np: np.ndarray | None
+    _cell: Cell | None
+    _reads: int
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None) -> Any:
         """Zeros of a shape, or a copy of a buffer's contents."""
@@ -64,12 +81,56 @@ class ndarray(metaclass=_ArrayType):
         made = np.zeros(shape, dtype) if buffer is None else np.ndarray(shape, dtype, buffer, offset, strides, order)
         return from_numpy(made)
 
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that this state lacks: leave the native state where recording needs it."""
+        if name == "_np" or name == "_cell":
+            return None
+        if name == "_reads":
+            return 0
+        if name in _DEFERRED and self._np is not None:
+            if name == "_shape":
+                array = self._np
+                shape = self._shape = Shape.of(array.shape, array.dtype)
+                return shape
+            _hooks["settle"](self)
+            return getattr(self, name)
+        raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+
+    def _has_value(self) -> bool:
+        """Whether the attributes that recording uses are set, whatever `_np` is."""
+        try:
+            _get_value_slot(self)
+        except AttributeError:
+            return False
+        return True
+
+    def _shows_value(self) -> bool:
+        """Whether what `_np` shows is the buffer of a value, and so read-only for us but not for the user."""
+        cell = self._cell
+        return self._has_value() if cell is None else not cell.writable
+
+    def _become(self, array: np.ndarray) -> None:
+        """Be another array, of its own memory."""
+        if self._has_value():
+            del self._value
+        self._np, self._cell, self._shape = array, None, Shape.of(array.shape, array.dtype)
+
     # -------------------------------------------------------------- contents
 
     def _get(self) -> Value:
         """The current contents."""
         value = self._value
         return value if value is not None else self._storage.read(self._layout)
+
+    def _contents(self) -> np.ndarray:
+        """The contents on the host, for whoever reads them now: a barrier if they are pending.  The array may be NumPy's own memory."""
+        array = self._np
+        if array is not None:
+            cell = self._cell
+            if cell is None or cell.alive:
+                mode.read()
+                return array
+        return values.to_host(self._get())
 
     def __lazy_core_value__(self) -> Value:
         """What `lazy_core.explain(x)` and `lazy_core.graph(x)` ask of an array."""
@@ -79,6 +140,7 @@ class ndarray(metaclass=_ArrayType):
         """Replace the contents by a value of the same dims and dtype; every view of the storage sees it."""
         if self._value is not None:
             self._value = value
+            self._np = None
             return
         if not self._writeable:
             raise ValueError("assignment destination is read-only")
@@ -92,6 +154,7 @@ class ndarray(metaclass=_ArrayType):
             self._layout = self._storage.layout
             self._writeable = True
             self._value = None
+            self._np = None
         return self._storage, self._layout
 
     def _view(self, layout: Layout, writeable: bool = True) -> ndarray:
@@ -118,12 +181,17 @@ class ndarray(metaclass=_ArrayType):
         return _hooks["function"](function, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        host = values.to_host(self._get())
+        host = self._contents()
         if dtype is not None and np.dtype(dtype) != host.dtype:
             if copy is False:
                 raise ValueError(f"a lazy array of dtype {host.dtype} cannot become one of dtype {dtype} without a copy")
             return host.astype(dtype)
-        return host if copy is False else host.copy()
+        if copy is not False:
+            return host.copy()
+        if host.flags.writeable:
+            host = host.view()
+            host.flags.writeable = False
+        return host
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy's own functions give their results through: they come back lazy."""
@@ -131,11 +199,9 @@ class ndarray(metaclass=_ArrayType):
 
         return from_numpy(array) if isinstance(array, np.ndarray) else array
 
-    def __getitem__(self, key: Any) -> Any:
-        return _hooks["getitem"](self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        _hooks["setitem"](self, key, value)
+    # Attached by `mapping.dispatch`.
+    __getitem__: Any
+    __setitem__: Any
 
     def __len__(self) -> int:
         dims = self._shape.dims
@@ -148,7 +214,7 @@ class ndarray(metaclass=_ArrayType):
         if not dims:
             raise TypeError("iteration over a 0-d array")
         if len(dims) == 1:  # one read, then NumPy's scalars
-            return iter(values.to_host(self._get()))
+            return iter(self._contents())
         return (self[i] for i in range(dims[0]))
 
     def __contains__(self, item: Any) -> bool:
@@ -158,37 +224,44 @@ class ndarray(metaclass=_ArrayType):
         raise TypeError("unhashable type: 'numpy.ndarray'")
 
     def __bool__(self) -> bool:
-        return bool(values.to_host(self._get())) if self._shape.size <= 1 else bool(np.empty(self._shape.dims, np.bool_))
+        return bool(self._contents()) if self._shape.size <= 1 else bool(np.empty(self._shape.dims, np.bool_))
 
     def __int__(self) -> int:
-        return int(self.__array__(copy=False))
+        return int(self._contents())
 
     def __float__(self) -> float:
-        return float(self.__array__(copy=False))
+        return float(self._contents())
 
     def __complex__(self) -> complex:
-        return complex(self.__array__(copy=False))
+        return complex(self._contents())
 
     def __index__(self) -> int:
-        return self.__array__(copy=False).__index__()
+        return self._contents().__index__()
 
     def __repr__(self) -> str:
-        return dump.inspected(self) or repr(self.__array__(copy=False))
+        return (self._np is None and dump.inspected(self)) or repr(self._contents())
 
     def __str__(self) -> str:
-        return str(self.__array__(copy=False))
+        return str(self._contents())
 
     def __format__(self, spec: str) -> str:
-        return format(self.__array__(copy=False), spec)
+        return format(self._contents(), spec)
 
-    def __copy__(self) -> ndarray:
-        return wrap(self._get())
+    def __copy__(self) -> Any:
+        return self.copy()
 
-    def __deepcopy__(self, memo: Any) -> ndarray:
-        return wrap(self._get())
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    if TYPE_CHECKING:
+        copy: Any
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self.__array__(),)
+
+
+_DEFERRED = frozenset(("_layout", "_shape", "_storage", "_value", "_writeable"))
+_get_value_slot = ndarray.__dict__["_value"].__get__
 
 
 class scalar:
@@ -223,7 +296,10 @@ class scalar:
         return self._shape.dtype.type
 
     __array_function__ = ndarray.__array_function__
-    __array__ = ndarray.__array__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        made: np.ndarray = wrap(self._value).__array__(dtype, copy)
+        return made
 
     def __getitem__(self, key: Any) -> Any:
         if key == ():

@@ -17,6 +17,7 @@ from lazy_core.ir import Attrs, attrs
 from lazy_core.ops.registry import Composite
 
 from .. import convert
+from ..recording import record
 from ..selection import selection
 from ..tensor import ndarray, scalar, wrap
 
@@ -50,7 +51,7 @@ class Recorded:
         found = self._attrs.get(key)
         if found is None:
             found = self._attrs[key] = attrs(**static)
-        return values.record(self.composite, inputs, found)
+        return record(self.composite, inputs, found)
 
 
 def recorded(name: str) -> Callable[[Callable[..., Any]], Recorded]:

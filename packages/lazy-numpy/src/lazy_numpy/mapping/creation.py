@@ -310,9 +310,9 @@ def captured(maker: Any) -> Any:
     """A function of NumPy's whose arrays are made on the host and captured, such as `np.loadtxt`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        from ..fallback import on_host
+        from ..fallback import made_on_host
 
-        return on_host(maker, args, kwargs)
+        return made_on_host(maker, args, kwargs)
 
     call.__name__ = getattr(maker, "__name__", "call")
     call.__doc__ = getattr(maker, "__doc__", None)

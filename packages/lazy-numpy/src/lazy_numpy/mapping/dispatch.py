@@ -13,9 +13,12 @@ import numpy as np
 from lazy_core.errors import DtypeError, UnsupportedError
 
 from .. import fallback
+from ..convert import is_array
 from ..fallback import NotLowered
-from ..tensor import _hooks
-from . import creation, elementwise, fourier, indexing, linalg, reductions, rehost, shapes, sorting
+from ..immediate import dual, run, take, tell_call
+from ..recording import mode
+from ..tensor import _hooks, ndarray
+from . import creation, elementwise, fourier, indexing, items, linalg, reductions, rehost, shapes, sorting
 from .base import FUNCTIONS
 
 FAMILIES = (creation, elementwise, fourier, indexing, linalg, reductions, shapes, sorting)
@@ -39,6 +42,8 @@ _HOST = frozenset(
 def on_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """NumPy's `__array_function__` protocol: our implementation, or NumPy's on the host, counted."""
     found = FUNCTIONS.get(function)
+    if function in _CALLING_BACK and mode.tier != "compiled":
+        return run(function, args, kwargs)
     if found is None:
         if function in (np.may_share_memory, np.shares_memory):
             return _share(*args[:2])
@@ -53,6 +58,18 @@ def on_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         return fallback.run(function, args, kwargs, _name(function), str(why))
 
 
+# These call functions of the user's, which must not be called twice: NumPy runs them in every tier but "compiled".
+_CALLING_BACK = frozenset((np.apply_along_axis, np.apply_over_axes, np.piecewise))
+
+
+def _at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return run(function, args, kwargs)
+
+
+def _tell(this: int, args: tuple[Any, ...], result: Any) -> None:
+    tell_call((this, args[0]), result)
+
+
 def _name(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", "") or ""
     short = module.removeprefix("numpy.") if module.startswith("numpy.") and not module.startswith(("numpy._", "numpy.lib")) else ""
@@ -61,6 +78,8 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _share(a: Any, b: Any, **_: Any) -> bool:
     """Whether two lazy arrays are views of one storage whose extents overlap."""
+    if mode.tier != "compiled" and is_array(a) and is_array(b):
+        return bool(np.may_share_memory(take(a), take(b)))
     storage_a, storage_b = getattr(a, "_storage", None), getattr(b, "_storage", None)
     if a is b:
         return True
@@ -73,6 +92,6 @@ def _share(a: Any, b: Any, **_: Any) -> bool:
 def install() -> None:
     """Let the arrays' protocols find the mapping, and add NumPy's own code for what it lacks."""
     rehost.install()
-    _hooks["function"] = on_function
-    _hooks["getitem"] = indexing.getitem
-    _hooks["setitem"] = indexing.setitem
+    _hooks["function"] = dual(on_function, _at_once, _tell)
+    ndarray.__getitem__ = items.getitem
+    ndarray.__setitem__ = items.setitem

@@ -20,11 +20,12 @@ from lazy_core.storage import Layout
 
 from .. import convert, dtypes, selection
 from ..fallback import NotLowered
+from ..recording import record
 from ..tensor import ndarray, scalar, shape_of, wrap, wrap_any, wrap_scalar
 from . import ranges, shapes, ufuncs
 from .base import array, axis_index, lowers, recorded, store
 
-_record = values.record
+_record = record
 
 
 def token(key: Any) -> Any:
@@ -132,7 +133,7 @@ def getitem(a: ndarray, key: Any) -> Any:
     if made.__class__ is Element:
         value = a._value
         if value is not None:
-            return wrap_scalar(storage.read(value, layout, made.layout))
+            return wrap_scalar(storage.read(value, layout, made.layout, _record))
         return wrap_scalar(a._storage.read(made.layout))
     if a._shape.dtype.kind in "iu":
         return shapes.as_view(a, made)
@@ -174,7 +175,8 @@ def write(a: ndarray, layout: Layout, value: Any) -> None:
     if layout is own:
         a._put(fitted)
     elif whole is not None and layout.size < a._shape.size:  # nobody else sees this storage: no need to make one
-        a._value = storage.write(whole, own, layout, fitted)
+        a._value = storage.write(whole, own, layout, fitted, _record)
+        a._np = None
     else:
         a._share()[0].write(layout, fitted)
 

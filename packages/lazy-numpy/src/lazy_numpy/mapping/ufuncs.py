@@ -19,11 +19,12 @@ from lazy_core.ops.registry import Composite
 
 from .. import convert, dtypes, fallback
 from ..fallback import NotLowered
+from ..recording import mode, record
 from ..selection import selection
 from ..tensor import ndarray, scalar, wrap, wrap_any, wrap_scalar
 from . import lower_ufuncs, ranges
 
-_record = values.record
+_record = record
 _COMPARISONS = frozenset((np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal))
 
 
@@ -151,16 +152,24 @@ def _check_core_dims(ufunc: np.ufunc, dims: tuple[tuple[int, ...], ...]) -> None
 # ------------------------------------------------------------------ calls
 
 
+def is_for_others(inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operand of another library wants to handle the call."""
+    for x in (*inputs, *(kwargs.get("out") or ())):
+        if type(x) in (ndarray, scalar, np.ndarray, selection):
+            continue
+        override = getattr(type(x), "__array_ufunc__", False)
+        if override is None or (override and not isinstance(x, (np.ndarray, np.generic))):
+            return True
+    return False
+
+
 def on_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """NumPy's `__array_ufunc__` protocol."""
     for x in (*inputs, *(kwargs.get("out") or ())):
-        if type(x) is ndarray or type(x) is scalar or type(x) is np.ndarray:
-            continue
         if type(x) is selection:
             return x.__array_ufunc__(ufunc, method, *inputs, **kwargs)
-        override = getattr(type(x), "__array_ufunc__", False)
-        if override is None or (override and not isinstance(x, (np.ndarray, np.generic))):
-            return NotImplemented
+    if is_for_others(inputs, kwargs):
+        return NotImplemented
     if method == "__call__":
         if not kwargs:
             return call(ufunc, inputs)
@@ -228,6 +237,7 @@ def _planned(ufunc: np.ufunc, operands: list[tuple[Any, Any]], dtype: Any = None
     key = (ufunc, dtype, casting, *[k if v.__class__ is k else v.shape for v, k in operands])
     found = _plans.get(key)
     if found is None:
+        mode.unknown(key)
         kinds = tuple([k for _, k in operands])
         dims = tuple([() if v.__class__ is k else v.shape.dims for v, k in operands])
         found = _plans[key] = plan(ufunc, kinds, dims, dtype, casting)

@@ -1,0 +1,186 @@
+"""Scripts: what a trace's calls were, from a place to the trace's end, and where in a user's program a loop begins.
+
+Owns: `Script`, the bounded table of them by place, and the choice of a loop's first call from where its calls are made.  May import
+`cache`, `events`, `ir`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from . import events
+from .cache import Plan
+from .ir import Attrs, Expr
+
+# Rounds that are timed natively, once the program is there, before it is tried.
+_TIMED_ROUNDS = 2
+# A script that was found faster natively is tried again after so many rounds, then after ten times as many.
+RETRY_ROUNDS = 200
+
+_MOST_CALLS = 300_000  # in the table
+_MOST_SCRIPTS = 4  # at a place
+
+NEW, WAITING, OPEN, CLOSED = "new", "waiting", "open", "closed"
+
+
+def place_of(target: Any, exprs: Sequence[Expr], attributes: Attrs) -> Hashable:
+    """A place in the recorded sequence: an operation on certain expressions, whatever its scalars are."""
+    return (target, attributes, *[e.skeleton for e in exprs])
+
+
+class Script:
+    """The calls from a place to the end of a trace.
+
+    Attributes:
+        calls: their signatures.
+        count: how often they came.
+        seconds: the shortest time that the library took for them.
+        status: NEW, WAITING for its program, OPEN (deferred), or CLOSED (run natively, because that was measured faster).
+        plan: what core runs for the trace that it was learned as.
+        loop: whether it ends where a loop's body does, rather than at a barrier or read.
+    """
+
+    __slots__ = ("_retry", "_rounds", "_timed", "calls", "count", "loop", "plan", "seconds", "status")
+
+    def __init__(self, calls: tuple[int, ...], seconds: float, loop: bool = False, count: int = 1) -> None:
+        self.calls = calls
+        self.count = count
+        self.seconds = seconds
+        self.status = NEW
+        self.plan: Plan | None = None
+        self.loop = loop
+        self._rounds = self._timed = 0
+        self._retry = RETRY_ROUNDS
+
+    def learned_as(self, plan: Plan | None) -> None:
+        """Core ran this plan for it."""
+        if plan is not None and plan is not self.plan:
+            self.plan = plan
+            self._timed = 0
+        self.judge()
+
+    def judge(self) -> None:
+        """Update the status from what is known of the plan."""
+        plan = self.plan
+        if plan is None:
+            return
+        verdict = plan.trial.verdict if plan.trial is not None else None
+        if verdict == "native":
+            self.status = CLOSED
+        elif verdict == "compiled" or self._timed >= _TIMED_ROUNDS:
+            self.status = OPEN
+        else:
+            self.status = WAITING
+
+    def took(self, seconds: float) -> None:
+        """It came once more, and the library took so long for it; what counts are times while nothing is being compiled."""
+        self.count += 1
+        if self.plan is not None and self.plan.executable is not None:
+            self.seconds = min(self.seconds, seconds) if self._timed else seconds
+            self._timed += 1
+        elif not self._timed:
+            self.seconds = min(self.seconds, seconds)
+
+    def pass_over(self, rounds: int) -> None:
+        """So many rounds will come without being looked at."""
+        self._rounds += rounds
+
+    def admits(self) -> bool:
+        """Whether the trace is to be deferred this time."""
+        if self.status == WAITING:
+            self.judge()
+        if self.status == CLOSED:
+            self._rounds += 1
+            if self._rounds >= self._retry and self.plan is not None and self.plan.trial is not None:
+                self._retry *= 10
+                self.plan.trial.reopen()
+                self.status = OPEN
+        return self.status not in (WAITING, CLOSED)
+
+
+class Scripts:
+    """A bounded table of scripts: by the place where they begin, and by their last call."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[Hashable, list[Script]] = OrderedDict()
+        self._tails: dict[int, list[Script]] = {}
+        self._calls = 0
+
+    def latest(self, place: Hashable) -> Script | None:
+        """The script that came last at a place."""
+        scripts = self._places.get(place)
+        return scripts[-1] if scripts else None
+
+    def add(self, place: Hashable, script: Script) -> Script:
+        """Add a script to a place, or count it there; returns the one in the table, now the place's latest."""
+        scripts = self._places.setdefault(place, [])
+        self._places.move_to_end(place)
+        for k, known in enumerate(scripts):
+            if known is script or known.calls == script.calls:
+                if known is not script:
+                    known.count += script.count
+                    known.seconds = min(known.seconds, script.seconds)
+                scripts.append(scripts.pop(k))
+                return known
+        scripts.append(script)
+        self._calls += len(script.calls)
+        for old in scripts[:-_MOST_SCRIPTS]:
+            self._calls -= len(old.calls)
+        del scripts[:-_MOST_SCRIPTS]
+        while self._calls > _MOST_CALLS and len(self._places) > 1:
+            self._calls -= sum([len(s.calls) for s in self._places.popitem(last=False)[1]])
+        return script
+
+    def learned(self, script: Script) -> None:
+        """A script has been learned: calls that end as it does end where it ends."""
+        if len(self._tails) > 1000:
+            self._tails.clear()
+        tails = self._tails.setdefault(script.calls[-1], [])
+        if script not in tails:
+            tails.append(script)
+            del tails[:-_MOST_SCRIPTS]
+
+    def ended(self, log: list[int]) -> Script | None:
+        """The script that the latest calls are, if it has been learned."""
+        for script in self._tails.get(log[-1], ()):
+            size = len(script.calls)
+            if len(log) >= size and tuple(log[-size:]) == script.calls:
+                return script
+        return None
+
+    def clear(self) -> None:
+        """Forget every place; what has been learned is still known by its calls."""
+        self._places.clear()
+        self._calls = 0
+
+
+Stack = tuple[tuple[int, int], ...]
+
+
+def stack() -> Stack:
+    """Where in the user's program a call is made: code and position of each frame, outermost first."""
+    found = []
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if not events.is_hidden(code.co_filename):
+            found.append((id(code), frame.f_lasti))
+        frame = frame.f_back
+    found.reverse()
+    return tuple(found)
+
+
+def loop_start(stacks: Sequence[Stack]) -> int:
+    """Which of a loop's calls is the first of its body, given where they are made: the one after the jump back."""
+    depth = 0
+    shortest = min(map(len, stacks))
+    while depth < shortest and all(s[depth] == stacks[0][depth] for s in stacks):
+        depth += 1
+    if depth >= shortest:
+        return 0
+    at = [s[depth][1] for s in stacks]
+    back = [k for k in range(len(at)) if at[k] < at[k - 1]]
+    return min(back, key=lambda k: at[k], default=0)

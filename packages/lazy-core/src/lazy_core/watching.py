@@ -1,0 +1,148 @@
+"""Watching the calls that a library runs as they come: where a script that is known ends, and where a loop begins.
+
+Owns: `Watching`, the log of calls and what is found in it.  It says what it found by calling `_script_ended` and `_loop_begins`, which a
+subclass has.  May import `scripts`, `cutting`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .cutting import find_period
+from .scripts import Script, Scripts, Stack, loop_start, stack
+
+_clock = time.perf_counter
+
+# A trace that the library runs in less than this is not worth deferring: a barrier costs about as much.
+SHORTEST_SECONDS = 100e-6
+# Bodies of a loop are joined in one trace until it takes so long natively, or has so many calls.
+TRACE_SECONDS = 1e-3
+TRACE_CALLS = 200
+# From so many calls on a loop is looked for.
+SHORTEST_LOG = 32
+# So many calls without a repetition, and watching pauses for as many, then for twice as many, and so on.
+LONGEST_LOG = 4096
+LONGEST_PAUSE = 1 << 22
+
+
+class Watching:
+    """The calls since the last trace.
+
+    Attributes:
+        note: to be told of each call after it was made, with a number for the function and its result; or None.
+    """
+
+    note: Callable[[int, Any], None] | None
+
+    def __init__(self) -> None:
+        self.note = None
+        self._scripts = Scripts()
+        self._log: list[int] = []
+        self._check_at = self._checked = SHORTEST_LOG // 2
+        self._checked_at = self._since = _clock()
+        self._position = 0  # in the script or cycle
+        self._cycle: tuple[int, ...] = ()
+        self._cycle_seconds = 0.0
+        self._stacks: list[Stack] = []
+        self._pause = LONGEST_LOG
+        self._skip = 0
+
+    def _script_ended(self, script: Script) -> None:
+        """The latest calls are a script that has been learned."""
+        raise NotImplementedError
+
+    def _loop_begins(self) -> None:
+        """The body of the loop whose calls are `_cycle` begins."""
+        raise NotImplementedError
+
+    def _unplace(self) -> None:
+        """The log no longer begins where the trace did."""
+        raise NotImplementedError
+
+    def _watch(self) -> None:
+        """Begin a log."""
+        self._log = []
+        self._position = 0
+        self._check_at = self._checked = SHORTEST_LOG // 2
+        self._checked_at = self._since = _clock()
+        self.note = self._note_new
+
+    def _note_new(self, number: int, result: Any) -> None:
+        """Immediate, and nothing is known of what comes."""
+        log = self._log
+        log.append(hash((number, getattr(result, "shape", None))))
+        ended = self._scripts.ended(log)
+        if ended is not None:
+            self._script_ended(ended)
+        elif len(log) >= self._check_at:
+            self._search()
+
+    def _note_cycle(self, number: int, result: Any) -> None:
+        """Immediate, in a loop whose body is known: until it begins again."""
+        if self._in_cycle(number, result) and self._position == len(self._cycle):
+            self._loop_begins()
+
+    def _note_observed(self, number: int, result: Any) -> None:
+        """Immediate, in a loop: for one round, where in the user's program its calls are made."""
+        if not self._in_cycle(number, result):
+            return
+        self._stacks.append(stack())
+        cycle = self._cycle
+        if self._position == len(cycle):
+            first = loop_start(self._stacks)
+            self._stacks = []
+            self._cycle = cycle[first:] + cycle[:first]
+            self._position = len(cycle) - first
+            if first:
+                self.note = self._note_cycle
+            else:
+                self._loop_begins()
+
+    def _in_cycle(self, number: int, result: Any) -> bool:
+        call = hash((number, getattr(result, "shape", None)))
+        self._log.append(call)
+        if self._cycle[self._position] == call:
+            self._position += 1
+            return True
+        self._check_at = self._checked = len(self._log) + SHORTEST_LOG
+        self._checked_at = _clock()
+        self.note = self._note_new
+        return False
+
+    def _note_paused(self, number: int, result: Any) -> None:
+        """Immediate, and nothing has repeated for long."""
+        self._skip -= 1
+        if self._skip <= 0:
+            self._watch()
+
+    def _pause_for(self, calls: int) -> None:
+        self._log = []
+        self._unplace()
+        self._skip = calls
+        self.note = self._note_paused
+
+    def _search(self) -> None:
+        """Look for a loop in the log."""
+        log = self._log
+        size = len(log)
+        earlier, since = self._checked, self._checked_at
+        self._checked, self._checked_at = size, _clock()
+        found = find_period(log) if size >= SHORTEST_LOG else None
+        if found is None:
+            self._check_at = 2 * size
+            if size >= LONGEST_LOG:
+                self._pause_for(self._pause)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            return
+        period = found[0]
+        self._cycle = tuple(log[-period:])
+        # The latest calls count, as the first ones were made with cold caches.
+        self._cycle_seconds = (self._checked_at - since) / max(size - earlier, 1) * period
+        if self._cycle_seconds * (TRACE_CALLS // period) < SHORTEST_SECONDS:  # such a loop is never worth deferring
+            self._pause_for(8 * LONGEST_LOG)
+            return
+        self._position = 0
+        self._pause = LONGEST_LOG
+        self.note = self._note_observed

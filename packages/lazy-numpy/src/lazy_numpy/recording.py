@@ -1,0 +1,34 @@
+"""The state that decides whether calls are recorded or run by NumPy as they come, and the recorder that asks it.
+
+Owns: `mode`, `record`, `settings`.  May import lazy_core.
+"""
+
+from __future__ import annotations
+
+from lazy_core import values
+from lazy_core.repeats import Miss, Repeats
+
+__all__ = ["Miss", "Settings", "mode", "record", "settings"]
+
+
+class Settings:
+    """What may be changed for tests.
+
+    Attributes:
+        small: arrays of at most so many elements are NumPy's own where a user's module makes them, and where NumPy makes them of lazy
+        arrays
+            immediately: an operation on them takes NumPy less time than it takes to record.
+        part: so are, immediately, views of a part of an array that has at most so many elements.
+    """
+
+    __slots__ = ("part", "small")
+
+    def __init__(self) -> None:
+        self.small = 128
+        self.part = 2048
+
+
+settings = Settings()
+
+mode = Repeats()
+record = values.recorder(mode)
