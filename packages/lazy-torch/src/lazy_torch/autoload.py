@@ -56,12 +56,13 @@ def activate() -> None:
     composed.install()  # before the recorder takes every operation that is left
     native.register()
     native.set_tier({"compiled": 1, "native": 2}.get(os.environ.get("LAZY_TIER", ""), int(_accelerated())))
-    from . import device, inspection, modules, optim
+    from . import device, dlpack, inspection, modules, optim
 
     torch._register_device_module(DEVICE, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
     inspection.install()
     modules.install()
+    dlpack.install()
     optim.install()
     torch.Tensor.__lazy_core_value__ = _value  # type: ignore[attr-defined]
     _active = True
