@@ -15,6 +15,8 @@ import tensorflow as tf
 
 from . import capi
 
+# They take a variable, have state by their OpDef, and leave it as it is.
+_READERS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"])
 _LIST_FIELDS = ("i", "f", "b", "s", "type")
 
 
@@ -68,10 +70,9 @@ class Signature:
         spans: for each input of the OpDef its first position and how many there are.
         key: the deterministic serialisation.
         cache: for whoever dispatches: what follows from the signature alone.
-        direct: how to record it without its handler (see `dispatch.direct`), or None.
     """
 
-    __slots__ = ("cache", "direct", "info", "key", "outputs", "protos", "spans", "values")
+    __slots__ = ("cache", "info", "key", "outputs", "protos", "spans", "values")
 
     def __init__(self, info: OpInfo, protos: dict[str, Any], key: Any) -> None:
         self.info = info
@@ -82,7 +83,6 @@ class Signature:
         self.outputs: tuple[int, ...] = ()
         self.spans: dict[str, tuple[int, int]] = {}
         self.cache: dict[Any, Any] = {}
-        self.direct: tuple[Any, ...] | None = None
         if info.op_def is None:
             return
         for attr in info.op_def.attr:
@@ -122,14 +122,16 @@ class OpInfo:
         arity: the number of inputs, or -1 where it varies.
         follows: whether every attribute follows from the inputs' dtypes and number, so that attributes need not be read at all.
         stateful: whether the operation has state or side effects.
+        changes: whether it may change variables that it is given.
     """
 
-    __slots__ = ("_by_dtypes", "_canonical", "_raw", "arity", "follows", "handler", "name", "op_def", "stateful")
+    __slots__ = ("_by_dtypes", "_canonical", "_raw", "arity", "changes", "follows", "handler", "name", "op_def", "stateful")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.op_def = capi.op_def(name)
         self.stateful = self.op_def is None or self.op_def.is_stateful
+        self.changes = self.stateful and name not in _READERS
         self.arity = -1
         self.follows = False
         self.handler: Any = None

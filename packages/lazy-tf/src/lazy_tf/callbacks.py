@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from lazy_core import trace, values
 
-from . import capi, dispatch, fallback
+from . import capi, dispatch, fallback, source, twins
+from .mapping.variables import step_may_end
 from .stepping import stepper
 from .tensor import EXTENSION, Bundle, Foreign, Tensor, Variable, device_tensor, live_table
 
@@ -41,7 +42,10 @@ def copied_to(handle: int) -> Tensor:
         name = tf.dtypes.as_dtype(dtype).name
         message = f"the lazy device cannot hold tensors of dtype {name}; keep them on the CPU: with tf.device('CPU:0')"
         raise capi.StatusError(capi.UNIMPLEMENTED, message)
-    return device_tensor(capi.handle_array(handle), dtype)
+    if EXTENSION is None:
+        return device_tensor(capi.handle_array(handle), dtype)
+    made: Tensor = EXTENSION.of_handle(capi.copy_handle(handle))
+    return made
 
 
 def copied_from(entry: Tensor | Variable | Bundle) -> int:
@@ -77,22 +81,44 @@ def install(device: str) -> None:
 
 
 def _hooks() -> dict[str, Any]:
+    """What the extension calls (see `csrc/device.h`)."""
+    follower = source.install()
     return {
+        # (name) -> see `dispatch.resolve`; (info, blob), (info, dtypes) -> signature; (signature) -> see `dispatch.describe`
         "resolve": dispatch.resolve,
         "by_blob": lambda info, blob: info.by_blob(blob),
         "by_dtypes": lambda info, dtypes: info.by_dtypes(dtypes),
+        "describe": dispatch.describe,
+        # (signature, inputs) -> outputs or None
+        "fold": dispatch.fold,
+        # (info, signature, inputs) -> outputs; (signature, inputs) -> Attrs; (target, operands, Attrs) -> value or values
         "run": lambda info, signature, inputs: info.handler(signature, inputs),
-        "direct": dispatch.direct,
         "attributes": dispatch.attributes,
         "record": values.record,
+        # entries and handles: (handle, status) -> entry; entry -> handle or array; handle -> entry
         "outside": dispatch.outside,
         "take": Foreign.take,
+        "host_of": Tensor.numpy,
+        "foreign": lambda handle: Foreign(handle, owned=True),
         "copy_to": copied_to,
         "copy_from": copied_from,
+        "bundle": fallback.bundle_handle,
+        "shadow": twins.lend,
+        "refresh": twins.take_back,
+        # (status, exception) -> None; (status) raises what it says
         "fail": fail,
+        "raise": capi.raise_status,
+        # traces: (expression) -> array or None; (native) -> None; (seconds or None) -> bool; () -> None
+        "leaf": source.leaf,
+        "flush": source.end_trace,
+        "may_learn": source.may_learn,
+        "cut_if_due": follower.cut_if_due,
+        # steps: an object whose `epoch` grows with every barrier; () -> None; (tensor) -> None
         "sites": trace.current().sites,
         "restart": stepper.restart,
         "watch": stepper.watch,
+        "step_ended": step_may_end,
+        # NumPy's dtype by TensorFlow's enum, and the class of tensors
         "numbers": capi.NUMPY_DTYPES,
         "tensor": Tensor,
     }

@@ -172,6 +172,10 @@ CPU = b"/job:localhost/replica:0/task:0/device:CPU:0"
 OK, CANCELLED, INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 1, 3, 9, 12, 13
 
 
+ANONYMOUS: str = tf_context.anonymous_name()
+"""What TensorFlow itself names variables that belong to their handle."""
+
+
 class StatusError(Exception):
     """A TensorFlow status that is not OK, on its way back to TensorFlow."""
 
@@ -192,6 +196,15 @@ def _check(status: int) -> None:
         message = _status_message(status).decode(errors="replace")
         set_status(status, OK, b"")
         raise StatusError(code, message)
+
+
+def raise_status(status: int) -> None:
+    """Raise what a status says, unless that is that all is well, and clear it.
+
+    Raises:
+        StatusError: something went wrong.
+    """
+    _check(status)
 
 
 class fresh_status:

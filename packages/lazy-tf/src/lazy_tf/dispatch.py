@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from lazy_core import ir, trace, values
-from lazy_core.errors import BarrierError, DtypeError, LazyError, ShapeError, StrictError, UnsupportedError
+from lazy_core.errors import BarrierError, DtypeError, ExecutionError, LazyError, ShapeError, StrictError, UnsupportedError
 
 from . import call_tf, capi, fallback, functions, guards, mapping
 from .attributes import OpInfo, Signature, op_info
 from .stepping import stepper
-from .tensor import SMALL, Bundle, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
+from .tensor import EXTENSION, SMALL, Bundle, Entry, Foreign, Tensor, Variable, device_tensor, of_host, of_value
 
 _record = values.record
 _trace = trace.current()
@@ -30,7 +30,19 @@ Handler = Callable[[Signature, "list[Any]"], "list[Entry]"]
 class Plan:
     """How a lowering applies to one signature: which inputs are static and which are operands."""
 
-    __slots__ = ("attrs", "fixed", "guard", "hosts", "lifted", "operands", "positions", "refused", "supported")
+    __slots__ = (
+        "attrs",
+        "direct",
+        "fixed",
+        "guard",
+        "hosts",
+        "lifted",
+        "operands",
+        "positions",
+        "refused",
+        "statics_to_compare",
+        "supported",
+    )
 
     def __init__(self, rule: mapping.Rule, signature: Signature) -> None:
         known = signature.values
@@ -56,6 +68,8 @@ class Plan:
         self.refused: dict[Any, Any] = {}
         self.lifted: dict[Any, Any] = {}
         self.guard: guards.Guard | None = None
+        self.direct: tuple[Any, ...] | None = None
+        self.statics_to_compare: tuple[int, ...] = ()
         self.supported = all(d in capi.NUMPY_DTYPES for d in signature.outputs)
 
     def statics(self, inputs: list[Any]) -> tuple[Any, ...]:
@@ -112,17 +126,24 @@ class Lowered:
         self._reads_variable = name in _READS_VARIABLE
         self._check = mapping.CHECKS.get(name)
 
+    def plan(self, signature: Signature) -> Plan:
+        """How the lowering applies to a signature."""
+        found: Plan | None = signature.cache.get("plan")
+        if found is None:
+            found = signature.cache["plan"] = Plan(self._rule, signature)
+            found.guard = guards.of(signature)
+            if self._rule.lift is None:
+                found.statics_to_compare = found.positions
+                if found.supported and found.guard is None and not self._reads_variable:
+                    found.direct = (self._target, found.operands, found.positions, self._check is not None, signature.outputs)
+        return found
+
     def __call__(self, signature: Signature, inputs: list[Any]) -> list[Entry]:
         """Record the operation, or send it down another route."""
         given = inputs
         if self._reads_variable and inputs[0].__class__ is Variable:
             inputs = [mapping.contents(inputs[0]), *inputs[1:]]
-        plan: Plan | None = signature.cache.get("plan")
-        if plan is None:
-            plan = signature.cache["plan"] = Plan(self._rule, signature)
-            plan.guard = guards.of(signature)
-            if plan.supported and plan.guard is None and self._rule.lift is None and not self._reads_variable:
-                signature.direct = (self._target, plan.operands, plan.positions, self._check is not None, signature.outputs)
+        plan = signature.cache.get("plan") or self.plan(signature)
         fold = True
         for entry in inputs:
             if entry.__class__ is not Tensor:
@@ -261,23 +282,49 @@ def known(name: bytes) -> tuple[OpInfo, Any]:
     return found
 
 
-_A_FUNCTION = -2
+# Where the extension runs an operation while nothing is recorded: its `Place`.
+_ON_CPU, _BY_HANDLER, _ASKING = 0, 1, 2
 
 
-def resolve(name: bytes) -> tuple[OpInfo, Any, int, bool]:
-    """For the extension: `known`, the number of inputs (-1 where it varies, -2 for a function), whether its attributes follow."""
-    info, fast = known(name)
-    return info, fast, _A_FUNCTION if info.op_def is None else info.arity, info.follows
-
-
-def direct(signature: Signature) -> tuple[Any, ...] | None:
-    """For the extension: how to record this without a handler, once it has been run, or None.
+def resolve(name: bytes) -> tuple[OpInfo, Any, int, bool, bool, int]:
+    """For the extension: `known`, and what else it must know of an operation.
 
     Returns:
-        The target, positions of operands, positions of inputs whose contents are attributes, whether contents that the host knows must
-        be checked, and the output dtypes.
+        The operation, its handler that needs no attributes, the number of inputs (-1 where it varies), whether its attributes follow,
+        whether it may change variables, and where it runs while nothing is recorded.
     """
-    return signature.direct
+    info, fast = known(name)
+    if info.name in mapping.DRAWS:
+        place = _ASKING
+    elif (info.name in mapping.SPECIAL and info.name not in mapping.ON_CPU) or mapping.is_input_pipeline(info.name):
+        place = _BY_HANDLER
+    else:
+        place = _ON_CPU
+    return info, fast, info.arity, info.follows, info.changes, place
+
+
+def describe(signature: Signature) -> tuple[tuple[int, ...], tuple[Any, ...] | None]:
+    """For the extension: which inputs decide by their contents what is recorded, and how to record without a handler.
+
+    Returns:
+        Positions; and None, or the target, positions of operands, positions of inputs whose contents are attributes, whether contents
+        that the host knows must be checked, and the output dtypes.
+    """
+    handler = signature.info.handler
+    if not isinstance(handler, Lowered):
+        return call_tf.static_positions(signature) if signature.info.op_def is not None else (), None
+    plan = handler.plan(signature)
+    return plan.statics_to_compare, plan.direct
+
+
+def fold(signature: Signature, inputs: list[Any]) -> list[Entry] | None:
+    """For the extension: the outputs of an operation on constants, computed on the host, or None where that is not to be done."""
+    info = signature.info
+    if info.stateful or info.op_def is None or not fallback.foldable(inputs):
+        return None
+    if not all(d in capi.NUMPY_DTYPES for d in signature.outputs):
+        return None
+    return fallback.fold(signature, inputs)
 
 
 def attributes(signature: Signature, inputs: list[Any]) -> ir.Attrs:
@@ -286,7 +333,7 @@ def attributes(signature: Signature, inputs: list[Any]) -> ir.Attrs:
     return plan.attributes(inputs)
 
 
-_outside_cache: dict[Any, tuple[Foreign, Tensor]] = {}
+_outside_cache: dict[Any, tuple[Foreign | None, Tensor]] = {}
 _outside_epoch = -1
 _OUTSIDE_LIMIT = 256
 
@@ -312,7 +359,10 @@ def outside(handle: int, status: int) -> Entry:
     if found is None or address is None:
         # The copied handle keeps TensorFlow's buffer, so that its address stays taken and nobody writes to it in place.
         kept = Foreign(capi.copy_handle(handle), owned=True)
-        found = _outside_cache[key] = (kept, device_tensor(capi.handle_array(handle), dtype))
+        if EXTENSION is None:
+            found = _outside_cache[key] = (kept, device_tensor(capi.handle_array(handle), dtype))
+        else:
+            found = _outside_cache[key] = (None, EXTENSION.of_handle(kept.take()))
     return found[1]
 
 
@@ -320,6 +370,8 @@ def status_of(error: BaseException) -> tuple[int, str]:
     """The status code and message of an exception that ends an operation."""
     if isinstance(error, capi.StatusError):
         return error.code, error.message
+    if isinstance(error, ExecutionError) and isinstance(error.__cause__, capi.StatusError):  # a CPU kernel's, run for the trace
+        return error.__cause__.code, error.__cause__.message
     code = capi.exception_code(error)
     if code is not None:
         return code, str(error)

@@ -1,13 +1,11 @@
 """What runs on TensorFlow's CPU kernels because it is not recorded; counted and named.
 
-Owns: running one operation outside the trace with temporary CPU tensors and variables, folding small host constants (which is no
-fallback, as nothing leaves the device for it), and asking TensorFlow's own kernel for its error message.  May import `capi`,
-`attributes`, `tensor` and the core.
+Owns: running one operation outside the trace, folding small host constants (which is no fallback, as nothing leaves the device for it),
+and asking TensorFlow's own kernel for its error message.  May import `capi`, `attributes`, `tensor`, `twins` and the core.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +13,11 @@ import numpy as np
 
 from lazy_core import events
 
-from . import capi
-from .attributes import Signature, attr_value
-from .tensor import SMALL, Bundle, Entry, Foreign, Tensor, Variable, of_host
+from . import capi, twins
+from .attributes import Signature
+from .tensor import EXTENSION, SMALL, Bundle, Entry, Foreign, Tensor, Variable, of_host
 
 _INT32 = capi.TF_DTYPES[np.dtype(np.int32)]
-_shadow_numbers = itertools.count()
 
 
 def run(signature: Signature, inputs: Sequence[Entry], outputs: int, reason: str) -> list[Entry]:
@@ -28,7 +25,7 @@ def run(signature: Signature, inputs: Sequence[Entry], outputs: int, reason: str
 
     Args:
         signature: the operation and its attributes.
-        inputs: lazy tensors are read (a barrier), lazy variables become temporary CPU variables that are read back afterwards.
+        inputs: lazy tensors are read (a barrier), for lazy variables their twins on the CPU stand in.
         outputs: how many outputs there are at most.
         reason: why the operation is not recorded.
 
@@ -41,35 +38,42 @@ def run(signature: Signature, inputs: Sequence[Entry], outputs: int, reason: str
 
 def _to_device(entry: Entry) -> Entry:
     """Numbers that a CPU kernel computed belong to the device again."""
-    if isinstance(entry, Foreign) and entry.dtype in capi.NUMPY_DTYPES:
+    return cpu_tensor(entry) if isinstance(entry, Foreign) and entry.dtype in capi.NUMPY_DTYPES else entry
+
+
+def cpu_tensor(entry: Foreign) -> Tensor:
+    """A tensor with the contents of a CPU handle of numbers, whose memory it shares if it can."""
+    if EXTENSION is None:
         return of_host(capi.handle_array(entry.handle), entry.dtype, foldable=False)
-    return entry
+    made: Tensor = EXTENSION.of_handle(entry.take())
+    return made
 
 
 def execute(signature: Signature, inputs: Sequence[Entry], outputs: int) -> list[Entry]:
     """Run an operation on the CPU without counting it; outputs stay CPU handles."""
     temporary: list[int] = []
-    shadows: list[tuple[Variable, int]] = []
+    lent: list[Variable] = []
     handles: list[int] = []
+    changes = signature.info.changes
     try:
         for entry in inputs:
             if isinstance(entry, Foreign):
                 handles.append(entry.handle)
-                continue
-            if isinstance(entry, Variable):
-                handle = _shadow(entry)
-                shadows.append((entry, handle))
-            elif isinstance(entry, Bundle):
-                handle = bundle_handle(entry)
+            elif isinstance(entry, Variable):
+                handles.append(twins.lend(entry, changes))
+                if changes:
+                    lent.append(entry)
+            elif isinstance(entry, Tensor) and EXTENSION is not None:
+                handles.append(EXTENSION.cpu_handle(entry))
             else:
-                handle = capi.array_handle(entry.numpy(), entry.dtype)
-            temporary.append(handle)
-            handles.append(handle)
+                handle = bundle_handle(entry) if isinstance(entry, Bundle) else capi.array_handle(entry.numpy(), entry.dtype)
+                temporary.append(handle)
+                handles.append(handle)
         results = capi.execute_on_cpu(signature.info.name, signature.protos, handles, outputs)
-        for variable, handle in shadows:
-            _read_back(variable, handle)
         return [Foreign(h, owned=True) for h in results]
     finally:
+        for variable in lent:
+            twins.take_back(variable)
         for handle in temporary:
             capi.delete_handle(handle)
 
@@ -107,39 +111,6 @@ def _list_handle(bundle: Bundle, handles: list[int]) -> int:
     capi.delete_handle(dims)
     capi.delete_handle(size)
     return made
-
-
-def _shadow(variable: Variable) -> int:
-    dtype = capi.AttrValue(type=variable.dtype)
-    unknown = capi.AttrValue()
-    unknown.shape.unknown_rank = True
-    name = f"lazy_shadow_{next(_shadow_numbers)}"
-    (handle,) = capi.execute_on_cpu(
-        "VarHandleOp",
-        {"dtype": dtype, "shape": unknown, "shared_name": attr_value(name), "container": attr_value("")},
-        [],
-        1,
-    )
-    if variable.current is not None:
-        contents = capi.array_handle(variable.current.numpy(), variable.dtype)
-        capi.execute_on_cpu("AssignVariableOp", {"dtype": dtype}, [handle, contents], 0)
-        capi.delete_handle(contents)
-    return handle
-
-
-def _read_back(variable: Variable, handle: int) -> None:
-    (initialised,) = capi.execute_on_cpu("VarIsInitializedOp", {}, [handle], 1)
-    if capi.handle_array(initialised)[()]:
-        (contents,) = capi.execute_on_cpu("ReadVariableOp", {"dtype": capi.AttrValue(type=variable.dtype)}, [handle], 1)
-        after = capi.handle_array(contents)
-        capi.delete_handle(contents)
-        before = variable.current
-        if before is None or before.dims != after.shape or before.numpy().tobytes() != after.tobytes():
-            variable.assign(of_host(after, variable.dtype))
-    else:
-        variable.current = None
-    capi.delete_handle(initialised)
-    capi.execute_on_cpu("DestroyResourceOp", {}, [handle], 0)
 
 
 _FOLD_ENTRIES = 8192

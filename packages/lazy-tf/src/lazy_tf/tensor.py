@@ -40,13 +40,14 @@ class PlainEntry:
 class PlainTensor(PlainEntry):
     """The attributes of `Tensor`, where there is no extension."""
 
-    __slots__ = ("_bits", "_static", "foldable", "host", "value")
+    __slots__ = ("_bits", "_static", "cpu", "foldable", "host", "value")
 
     def __init__(self, dtype: int, dims: tuple[int, ...], value: Any, host: np.ndarray | None = None, foldable: bool = False) -> None:
         super().__init__(dtype, dims)
         self.value = value
         self.host = host
         self.foldable = foldable
+        self.cpu: int | None = None
         self._static: Any = None
         self._bits: Any = None
 
@@ -64,6 +65,7 @@ class Tensor(PlainTensor):
         dims: the dimensions.
         value: a `lazy_core.values.Value`, a constant, or None while only the host knows it.
         host: the contents where the host knows them, else None.
+        cpu: the address of a CPU handle with the contents, which is the tensor's, or None; only with the extension.
         foldable: whether `host` came from the program text or from shapes, so that computing with it on the host is right.
     """
 
@@ -74,8 +76,10 @@ class Tensor(PlainTensor):
         value = self.value
         if value is None:
             host = self.host
-            assert host is not None
-            value = ir.const(host[()], host.dtype) if host.ndim == 0 else values.from_host(host, copy=False)
+            if host is None or (self.cpu is not None and not self.foldable):
+                value = values.from_array(EXTENSION.view(self))
+            else:
+                value = ir.const(host[()], host.dtype) if host.ndim == 0 else values.from_array(host)
             self.value = value
         return value
 
@@ -83,10 +87,16 @@ class Tensor(PlainTensor):
         """The contents on the host; a barrier if they are pending."""
         host = self.host
         if host is None:
-            host = values.to_host(self.value)
-            if after_read is not None:
-                after_read()
-            if self.value.shape.size <= SMALL:
+            if self.cpu is not None:
+                EXTENSION.note_read(self)
+                host = EXTENSION.view(self)
+            else:
+                if EXTENSION is not None:
+                    EXTENSION.note_wait()
+                host = values.to_host(self.value)
+                if after_read is not None:
+                    after_read()
+            if host.size <= SMALL:
                 self.host = host
         return host
 
@@ -122,7 +132,16 @@ def of_host(array: np.ndarray, dtype: int, foldable: bool = True) -> Tensor:
 
 def device_tensor(array: np.ndarray, dtype: int) -> Tensor:
     """A tensor on the device with these contents, which the host forgets."""
-    return of_value(values.from_host(array, copy=True), dtype)
+    return of_value(values.from_array(np.array(array, order="C")), dtype)
+
+
+def on_device(tensor: Tensor) -> Tensor:
+    """A tensor that is no constant of the program: an operation on it takes it as an input."""
+    if tensor.value is None and tensor.cpu is not None and not tensor.foldable:
+        return tensor
+    if tensor.value is None or tensor.value.__class__ is ir.Const:
+        return device_tensor(tensor.numpy(), tensor.dtype)
+    return tensor
 
 
 class Variable(PlainEntry):
@@ -134,9 +153,12 @@ class Variable(PlainEntry):
         shape: what was declared, or None.
         name: the shared name.
         current: the tensor.
+        twin: a variable on the CPU that stands in for this one while CPU kernels run, or None (see `twins`).
+        agreed: the tensor that the twin holds too, or None.
+        lent: whether the twin holds the contents and `current` does not.
     """
 
-    __slots__ = ("current", "name", "shape")
+    __slots__ = ("agreed", "current", "lent", "name", "shape", "twin")
 
     def __init__(self, dtype: int, shape: tuple[int, ...] | None, name: str) -> None:
         super().__init__(dtype, ())
@@ -144,12 +166,13 @@ class Variable(PlainEntry):
         self.shape = shape
         self.name = name
         self.current: Tensor | None = None
+        self.twin: Foreign | None = None
+        self.agreed: Tensor | None = None
+        self.lent = False
 
     def assign(self, tensor: Tensor) -> None:
         """Rebind to a tensor; a host constant becomes a leaf, so that a counter is an input of the program and not a part of it."""
-        if tensor.value is None or tensor.value.__class__ is ir.Const:
-            tensor = of_value(values.from_host(tensor.numpy(), copy=True), tensor.dtype)
-        self.current = tensor
+        self.current = on_device(tensor)
 
 
 class Foreign:

@@ -1,47 +1,43 @@
 // The lazy device's callbacks in C++: what one operation costs in the steady state is spent here and in `lazy_core.values.record`.
 //
-// Owns: reading an operation (name, attributes, inputs) through TensorFlow's C API, and the short way of operations that were seen
-// before: attributes found by their bytes, operands recorded without a Python frame of ours. Everything that is new, or out of the
-// ordinary, goes to the same Python functions that serve where no compiler is found (`callbacks.py`). Source: TensorFlow's
-// `c_api_experimental.h` (TFE_RegisterCustomDevice).
+// Owns: the way of an operation from TensorFlow's call to the handles that it gets back. Operations that were seen before go the short
+// way: attributes found by their bytes, operands recorded without a Python frame of ours, or the CPU's kernel called. Everything that is
+// new, or out of the ordinary, goes to the same Python functions that serve where no compiler is found (`callbacks.py`). Source:
+// TensorFlow's `c_api_experimental.h` (TFE_RegisterCustomDevice).
 #include "device.h"
 
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <numpy/arrayobject.h>
-
+#include <chrono>
 #include <cstdlib>
-#include <cstring>
 
+#include "arrays.h"
+#include "follow.h"
+#include "native.h"
 #include "operations.h"
 
 namespace lazy_tf {
 
 Hooks hooks{};
+TFE_Context* context = nullptr;
 bool watching = false;
 long long operations = 0;
 long long live_handles = 0;
 
 namespace {
 
-constexpr int kSmall = 64;        // as tensor.SMALL
 constexpr size_t kScalars = 16384;
-constexpr int kDtypes = 64;
 
-PyArray_Descr* numbers[kDtypes];  // NumPy's dtype of each of TensorFlow's that the device holds
 std::string device_name;
 const char* device_name_seen = nullptr;  // TensorFlow's own copy of it
 long long epoch = -1;
-// Never destroyed: when the process ends, Python objects must not be touched any more.
-auto& known_operations = *new std::unordered_map<std::string, std::unique_ptr<Operation>>;
 auto& known_scalars = *new std::unordered_map<std::string, Ref>;
-PyObject *name_epoch, *name_shape, *name_dims, *name_current, *name_operand;
+
+PyObject* name_epoch = PyUnicode_InternFromString("epoch");
+PyObject* name_current = PyUnicode_InternFromString("current");
 
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
   ~Gil() { PyGILState_Release(state); }
 };
-
-Ref number(const void* pointer) { return Ref(PyLong_FromVoidPtr(const_cast<void*>(pointer))); }
 
 // ------------------------------------------------------------------ handles
 
@@ -74,7 +70,7 @@ bool ours(TFE_TensorHandle* handle, TF_Status* status) {
 }
 
 // A handle that stands for an entry, or null with an exception.
-TFE_TensorHandle* handle_of(PyObject* entry, TFE_Context* context, TF_Status* status) {
+TFE_TensorHandle* handle_of(PyObject* entry, TF_Status* status) {
   if (!PyObject_TypeCheck(entry, entry_type)) {
     Ref taken(PyObject_CallOneArg(hooks.take, entry));
     return taken ? static_cast<TFE_TensorHandle*>(PyLong_AsVoidPtr(taken.get())) : nullptr;
@@ -85,40 +81,8 @@ TFE_TensorHandle* handle_of(PyObject* entry, TFE_Context* context, TF_Status* st
   return TFE_NewCustomDeviceTensorHandle(context, device_name.c_str(), static_cast<TF_DataType>(dtype), entry, handle_methods(), status);
 }
 
-// ------------------------------------------------------------------ CPU handles
-
-// The contents of a small CPU handle as a new array, or null: with an exception, or without if it is not small or carries an error.
-Ref small_array(TFE_TensorHandle* handle, int dtype, TF_Status* status) {
-  npy_intp dims[kSmall];
-  const int rank = TFE_TensorHandleNumDims(handle, status);
-  if (rank < 0 || rank > 8) return Ref();
-  int64_t size = 1;
-  for (int i = 0; i < rank; ++i) {
-    dims[i] = TFE_TensorHandleDim(handle, i, status);
-    size *= dims[i];
-  }
-  if (size > kSmall || TF_GetCode(status) != TF_OK) return Ref();
-  TF_Tensor* tensor = TFE_TensorHandleResolve(handle, status);
-  if (tensor == nullptr) return Ref();
-  Py_INCREF(numbers[dtype]);
-  Ref array(PyArray_NewFromDescr(&PyArray_Type, numbers[dtype], rank, dims, nullptr, nullptr, 0, nullptr));
-  if (array) {
-    auto* made = reinterpret_cast<PyArrayObject*>(array.get());
-    std::memcpy(PyArray_DATA(made), TF_TensorData(tensor), TF_TensorByteSize(tensor));
-    PyArray_CLEARFLAGS(made, NPY_ARRAY_WRITEABLE);
-  }
-  TF_DeleteTensor(tensor);
-  return array;
-}
-
-Ref dims_of_array(PyArrayObject* array) {
-  Ref dims(PyTuple_New(PyArray_NDIM(array)));
-  for (int i = 0; dims && i < PyArray_NDIM(array); ++i) PyTuple_SET_ITEM(dims.get(), i, PyLong_FromLongLong(PyArray_DIM(array, i)));
-  return dims;
-}
-
 Ref host_tensor(PyObject* array, int dtype, bool foldable) {
-  Ref dims = dims_of_array(reinterpret_cast<PyArrayObject*>(array));
+  Ref dims = dims_of_array(array);
   if (!dims) return Ref();
   return Ref(reinterpret_cast<PyObject*>(new_tensor(dtype, dims.get(), nullptr, array, foldable)));
 }
@@ -126,15 +90,14 @@ Ref host_tensor(PyObject* array, int dtype, bool foldable) {
 // The entry for a CPU handle; `constant` if it is of the program text.
 Ref entry_outside(TFE_TensorHandle* handle, bool constant, TF_Status* status) {
   const int dtype = TFE_TensorHandleDataType(handle);
-  if (dtype >= 0 && dtype < kDtypes && numbers[dtype] != nullptr) {
+  if (is_number(dtype)) {
     Ref array = small_array(handle, dtype, status);
     if (PyErr_Occurred()) return Ref();
     if (TF_GetCode(status) != TF_OK) TF_SetStatus(status, TF_OK, "");  // the general way says what is wrong
     if (array) {
-      auto* contents = reinterpret_cast<PyArrayObject*>(array.get());
-      if (!constant || PyArray_NDIM(contents) != 0) return host_tensor(array.get(), dtype, constant);
+      if (!constant || !is_scalar(array.get())) return host_tensor(array.get(), dtype, constant);
       std::string key(1, static_cast<char>(dtype));
-      key.append(static_cast<const char*>(PyArray_DATA(contents)), PyArray_NBYTES(contents));
+      add_bits(array.get(), &key);
       auto found = known_scalars.find(key);
       if (found == known_scalars.end()) {
         if (known_scalars.size() >= kScalars) known_scalars.clear();
@@ -150,172 +113,10 @@ Ref entry_outside(TFE_TensorHandle* handle, bool constant, TF_Status* status) {
   return Ref(PyObject_Vectorcall(hooks.outside, arguments, 2, nullptr));
 }
 
-// ------------------------------------------------------------------ operations and their uses
-
-Operation* operation_of(const char* name) {
-  auto found = known_operations.find(name);
-  if (found != known_operations.end()) return found->second.get();
-  Ref answer(PyObject_CallFunction(hooks.resolve, "y", name));
-  PyObject *info, *fast;
-  int arity, follows;
-  if (!answer || !PyArg_ParseTuple(answer.get(), "OOip", &info, &fast, &arity, &follows)) return nullptr;
-  auto made = std::make_unique<Operation>();
-  made->info = Ref::borrow(info);
-  if (fast != Py_None) made->fast = Ref::borrow(fast);
-  made->arity = arity;
-  made->follows = follows;
-  if (std::strcmp(name, "_EagerConst") == 0) made->kind = Kind::kConstant;
-  if (std::strcmp(name, "Identity") == 0) made->kind = Kind::kIdentity;
-  if (std::strcmp(name, "ReadVariableOp") == 0) made->kind = Kind::kRead;
-  return known_operations.emplace(name, std::move(made)).first->second.get();
-}
-
-std::shared_ptr<Use> use_of(Operation* operation, const TFE_Op* op, const std::vector<Ref>& inputs, TF_Status* status) {
-  std::string key;
-  if (operation->follows) {
-    for (const Ref& input : inputs) {
-      Entry* entry = reinterpret_cast<Entry*>(input.get());
-      int dtype = -1;
-      if (PyObject_TypeCheck(input.get(), entry_type)) {
-        dtype = entry->dtype;
-      } else {
-        Ref given(PyObject_GetAttrString(input.get(), "dtype"));
-        if (!given) return nullptr;
-        dtype = static_cast<int>(PyLong_AsLong(given.get()));
-      }
-      key.push_back(static_cast<char>(dtype));
-    }
-  } else {
-    TF_Buffer* buffer = TF_NewBuffer();
-    TFE_OpAttrsSerialize(TFE_OpGetAttrs(op), buffer, status);
-    key.assign(static_cast<const char*>(buffer->data), buffer->length);
-    TF_DeleteBuffer(buffer);
-  }
-  auto found = operation->uses.find(key);
-  if (found != operation->uses.end()) return found->second;
-  auto made = std::make_shared<Use>();
-  if (operation->follows) {
-    Ref dtypes(PyTuple_New(key.size()));
-    if (!dtypes) return nullptr;
-    for (size_t i = 0; i < key.size(); ++i) PyTuple_SET_ITEM(dtypes.get(), i, PyLong_FromLong(static_cast<unsigned char>(key[i])));
-    made->signature = Ref(PyObject_CallFunctionObjArgs(hooks.by_dtypes, operation->info.get(), dtypes.get(), nullptr));
-  } else {
-    Ref blob(PyBytes_FromStringAndSize(key.data(), key.size()));
-    if (!blob) return nullptr;
-    made->signature = Ref(PyObject_CallFunctionObjArgs(hooks.by_blob, operation->info.get(), blob.get(), nullptr));
-  }
-  if (!made->signature) return nullptr;
-  if (operation->uses.size() >= kUsesLimit) operation->uses.clear();
-  operation->uses.emplace(std::move(key), made);
-  return made;
-}
-
-bool read_integers(PyObject* tuple, std::vector<int>* into) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) into->push_back(static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(tuple, i))));
-  return !PyErr_Occurred();
-}
-
-// Ask, after the first run, whether a use can be recorded without its handler.
-bool ask_direct(Use* use) {
-  Ref answer(PyObject_CallOneArg(hooks.direct, use->signature.get()));
-  if (!answer) return false;
-  use->asked = true;
-  if (answer.get() == Py_None) return true;
-  PyObject *target, *operands, *hosts, *outputs;
-  int check;
-  if (!PyArg_ParseTuple(answer.get(), "OO!O!pO!", &target, &PyTuple_Type, &operands, &PyTuple_Type, &hosts, &check, &PyTuple_Type, &outputs))
-    return false;
-  auto direct = std::make_shared<Direct>();
-  direct->target = Ref::borrow(target);
-  direct->check = check;
-  if (!read_integers(operands, &direct->operands) || !read_integers(hosts, &direct->hosts) || !read_integers(outputs, &direct->outputs))
-    return false;
-  use->direct = std::move(direct);
-  return true;
-}
-
-Ref list_of(const std::vector<Ref>& inputs) {
-  Ref list(PyList_New(inputs.size()));
-  for (size_t i = 0; list && i < inputs.size(); ++i) PyList_SET_ITEM(list.get(), i, Py_NewRef(inputs[i].get()));
-  return list;
-}
-
-// ------------------------------------------------------------------ recording
-
-// The attributes that the contents of `hosts` stand for; null with an exception, or without one if the host does not know them.
-Ref direct_attributes(Use* use, Direct* direct, const std::vector<Ref>& inputs) {
-  std::string key;
-  for (int position : direct->hosts) {
-    PyObject* host = as_tensor(inputs[position].get())->host;
-    if (host == nullptr || !PyArray_Check(host) || !PyArray_IS_C_CONTIGUOUS(reinterpret_cast<PyArrayObject*>(host))) return Ref();
-    auto* array = reinterpret_cast<PyArrayObject*>(host);
-    key.push_back(static_cast<char>(PyArray_NDIM(array)));
-    key.append(reinterpret_cast<const char*>(PyArray_DIMS(array)), sizeof(npy_intp) * PyArray_NDIM(array));
-    key.append(static_cast<const char*>(PyArray_DATA(array)), PyArray_NBYTES(array));
-  }
-  auto found = direct->attributes.find(key);
-  if (found != direct->attributes.end()) return Ref::borrow(found->second.get());
-  Ref list = list_of(inputs);
-  if (!list) return Ref();
-  Ref made(PyObject_CallFunctionObjArgs(hooks.attributes, use->signature.get(), list.get(), nullptr));
-  if (!made) return made;
-  if (direct->attributes.size() >= kUsesLimit) direct->attributes.clear();
-  direct->attributes.emplace(std::move(key), Ref::borrow(made.get()));
-  return made;
-}
-
-Ref tensor_of_value(PyObject* value, int dtype) {
-  Ref shape(PyObject_GetAttr(value, name_shape));
-  if (!shape) return Ref();
-  Ref dims(PyObject_GetAttr(shape.get(), name_dims));
-  if (!dims) return Ref();
-  return Ref(reinterpret_cast<PyObject*>(new_tensor(dtype, dims.get(), value, nullptr, false)));
-}
-
-// Record a use without its handler; false if that is not possible (with an exception where recording raised one).
-bool record_directly(Use* use, Direct* direct, const std::vector<Ref>& inputs, std::vector<Ref>* outputs) {
-  bool all_foldable = !inputs.empty();
-  for (const Ref& input : inputs) {
-    if (!is_tensor(input.get())) return false;
-    const Tensor* tensor = as_tensor(input.get());
-    if (!tensor->foldable) all_foldable = false;
-    if (direct->check && tensor->host != nullptr) return false;
-  }
-  if (all_foldable) return false;
-  Ref attributes = direct_attributes(use, direct, inputs);
-  if (!attributes) return false;
-  Ref operands(PyTuple_New(direct->operands.size()));
-  if (!operands) return false;
-  for (size_t i = 0; i < direct->operands.size(); ++i) {
-    PyObject* input = inputs[direct->operands[i]].get();
-    PyObject* value = as_tensor(input)->value;
-    value = value != nullptr ? Py_NewRef(value) : PyObject_CallMethodNoArgs(input, name_operand);
-    if (value == nullptr) return false;
-    PyTuple_SET_ITEM(operands.get(), i, value);
-  }
-  PyObject* arguments[] = {direct->target.get(), operands.get(), attributes.get()};
-  Ref result(PyObject_Vectorcall(hooks.record, arguments, 3, nullptr));
-  if (!result) return false;
-  const bool several = PyTuple_CheckExact(result.get());
-  const size_t count = several ? PyTuple_GET_SIZE(result.get()) : 1;
-  if (count != direct->outputs.size()) return false;
-  for (size_t i = 0; i < count; ++i) {
-    outputs->push_back(tensor_of_value(several ? PyTuple_GET_ITEM(result.get(), i) : result.get(), direct->outputs[i]));
-    if (!outputs->back()) return false;
-  }
-  return true;
-}
-
-bool take_list(PyObject* answer, std::vector<Ref>* outputs) {
-  Ref fast(PySequence_Fast(answer, "a handler must return a list of entries"));
-  if (!fast) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
-    outputs->push_back(Ref::borrow(PySequence_Fast_GET_ITEM(fast.get(), i)));
-  return true;
-}
+// ------------------------------------------------------------------ operations
 
 // The outputs of operations that need neither attributes nor Python; false to go on.
-bool shortcut(Operation* operation, const std::vector<Ref>& inputs, std::vector<Ref>* outputs) {
+bool shortcut(Operation* operation, const Inputs& inputs, Inputs* outputs) {
   if (operation->kind == Kind::kOther || inputs.size() != 1) return false;
   PyObject* input = inputs[0].get();
   if (operation->kind == Kind::kRead) {
@@ -348,13 +149,101 @@ bool begin_operation() {
   return static_cast<bool>(done);
 }
 
-bool run(const TFE_Op* op, std::vector<Ref>* outputs, bool* variadic, TF_Status* status) {
+bool run_handler(Use* use, const Inputs& inputs, Inputs* outputs) {
+  Ref list = list_of(inputs);
+  if (!list) return false;
+  Ref answer(PyObject_CallFunctionObjArgs(hooks.run, use->operation->info.get(), use->signature.get(), list.get(), nullptr));
+  return answer && take_list(answer.get(), outputs);
+}
+
+// Record an operation, the short way if there is one.
+bool record(const std::shared_ptr<Use>& use, const Inputs& inputs, Inputs* outputs) {
+  const std::shared_ptr<Direct> direct = use->direct;
+  if (direct != nullptr) {
+    if (record_directly(use.get(), direct.get(), inputs, outputs)) return true;
+    outputs->clear();
+    if (PyErr_Occurred()) {
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+      PyErr_Clear();  // the handler meets it again, and knows what to do
+      use->direct = nullptr;
+    }
+  }
+  return run_handler(use.get(), inputs, outputs);
+}
+
+// Run or record, whichever is due.
+bool dispatch(const std::shared_ptr<Use>& use, const Inputs& inputs, int count, Inputs* outputs, TF_Status* status) {
+  Mode mode;
+  if (!decide(use.get(), inputs, &mode)) return false;
+  if (mode == Mode::kImmediate) {
+    const bool asks = use->operation->place == Place::kAsk;
+    if (!(asks ? run_handler(use.get(), inputs, outputs) : run_on_cpu(use.get(), inputs, count, outputs, status))) return false;
+    note_run(use.get(), *outputs);
+    return true;
+  }
+  Before before;
+  note_before(inputs, &before);
+  const auto began = std::chrono::steady_clock::now();
+  if (!record(use, inputs, outputs)) return false;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  return note_recorded(use, inputs, *outputs, before, mode == Mode::kLearn ? seconds.count() : -1.0);
+}
+
+bool same_dims(const Entry* a, const Entry* b) {
+  if (a->rank != b->rank || a->dtype != b->dtype) return false;
+  for (int i = 0; i < a->rank; ++i)
+    if (a->sizes[i] != b->sizes[i]) return false;
+  return true;
+}
+
+// v += x and v -= x as additions to what the variable holds; `done` is false where that is not what they are.
+bool accumulate(Operation* operation, const Inputs& inputs, bool* done, TF_Status* status) {
+  PyObject* variable = inputs[0].get();
+  if (is_tensor(variable) || !PyObject_TypeCheck(variable, entry_type) || !is_tensor(inputs[1].get())) return true;
+  Ref current(PyObject_GetAttr(variable, name_current));
+  if (!current) return false;
+  if (!is_tensor(current.get())) return true;
+  auto* held = reinterpret_cast<Entry*>(current.get());
+  if (!same_dims(held, reinterpret_cast<Entry*>(inputs[1].get()))) return true;
+  const int dtype = held->dtype;
+  const bool scalar = held->rank == 0;
+  Operation* sum = operation_of(operation->kind == Kind::kAdd ? "AddV2" : "Sub");
+  if (sum == nullptr) return false;
+  std::shared_ptr<Use> use = use_of_type(sum, 2, dtype, status);
+  if (use == nullptr) return false;
+  Inputs operands, outputs;
+  operands.push_back(std::move(current));
+  operands.push_back(Ref::borrow(inputs[1].get()));
+  if (!dispatch(use, operands, 1, &outputs, status)) return false;
+  if (PyObject_SetAttr(variable, name_current, outputs[0].get()) < 0) return false;
+  *done = true;
+  if (!scalar || dtype == TF_FLOAT) return true;
+  Ref ended(PyObject_CallOneArg(hooks.step_ended, outputs[0].get()));
+  return static_cast<bool>(ended);
+}
+
+bool all_foldable(const Inputs& inputs) {
+  for (const Ref& input : inputs)
+    if (!is_tensor(input.get()) || !as_tensor(input.get())->foldable) return false;
+  return !inputs.empty();
+}
+
+// Compute with constants of the program text on the host, on every tier; `done` is false where that is not to be done.
+bool fold(Use* use, const Inputs& inputs, Inputs* outputs, bool* done) {
+  Ref list = list_of(inputs);
+  Ref answer(list ? PyObject_CallFunctionObjArgs(hooks.fold, use->signature.get(), list.get(), nullptr) : nullptr);
+  if (!answer) return false;
+  *done = answer.get() != Py_None;
+  return !*done || take_list(answer.get(), outputs);
+}
+
+bool run(const TFE_Op* op, int* count, Inputs* outputs, TF_Status* status) {
+  context = TFE_OpGetContext(op, status);
   if (!begin_operation()) return false;
   Operation* operation = operation_of(TFE_OpGetName(op, status));
   if (operation == nullptr) return false;
-  *variadic = operation->arity == -2;
   const int total = operation->arity >= 0 ? operation->arity : TFE_OpGetFlatInputCount(op, status);
-  std::vector<Ref> inputs;
+  Inputs inputs;
   inputs.reserve(total);
   for (int i = 0; i < total; ++i) {
     TFE_TensorHandle* handle = TFE_OpGetFlatInput(op, i, status);
@@ -366,6 +255,11 @@ bool run(const TFE_Op* op, std::vector<Ref>* outputs, bool* variadic, TF_Status*
     }
   }
   if (shortcut(operation, inputs, outputs)) return true;
+  if (operation->kind == Kind::kAdd || operation->kind == Kind::kSubtract) {
+    bool done = false;
+    if (!accumulate(operation, inputs, &done, status)) return false;
+    if (done) return true;
+  }
   if (operation->fast) {
     Ref list = list_of(inputs);
     Ref answer(list ? PyObject_CallOneArg(operation->fast.get(), list.get()) : nullptr);
@@ -374,26 +268,18 @@ bool run(const TFE_Op* op, std::vector<Ref>* outputs, bool* variadic, TF_Status*
   }
   std::shared_ptr<Use> use = use_of(operation, op, inputs, status);
   if (use == nullptr) return false;
-  const std::shared_ptr<Direct> direct = use->direct;
-  if (direct != nullptr) {
-    if (record_directly(use.get(), direct.get(), inputs, outputs)) return true;
-    outputs->clear();
-    if (PyErr_Occurred()) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
-      PyErr_Clear();  // the handler meets it again, and knows what to do
-      use->direct = nullptr;
-    }
+  if (operation->place == Place::kHost) return run_handler(use.get(), inputs, outputs);
+  if (all_foldable(inputs)) {
+    bool done = false;
+    if (!fold(use.get(), inputs, outputs, &done)) return false;
+    if (done) return true;
   }
-  Ref list = list_of(inputs);
-  if (!list) return false;
-  Ref answer(PyObject_CallFunctionObjArgs(hooks.run, operation->info.get(), use->signature.get(), list.get(), nullptr));
-  if (!answer) return false;
-  if (!use->asked && !ask_direct(use.get())) return false;
-  return take_list(answer.get(), outputs);
+  return dispatch(use, inputs, *count, outputs, status);
 }
 
 // Hand the exception in flight to TensorFlow.
 void fail(TF_Status* status) {
+  if (!PyErr_Occurred()) return;  // the status says it already
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -409,35 +295,40 @@ void fail(TF_Status* status) {
 
 void execute(const TFE_Op* op, int* count, TFE_TensorHandle** handles, TF_Status* status, void*) {
   Gil gil;
-  std::vector<Ref> outputs;
-  bool variadic = false;
-  if (!run(op, &outputs, &variadic, status)) {
+  Inputs outputs;
+  if (!run(op, count, &outputs, status)) {
     fail(status);
     return;
   }
-  TFE_Context* context = TFE_OpGetContext(op, status);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    handles[i] = handle_of(outputs[i].get(), context, status);
-    if (handles[i] == nullptr && PyErr_Occurred()) {
+    handles[i] = handle_of(outputs[i].get(), status);
+    if (handles[i] == nullptr) {
       fail(status);
       return;
     }
   }
-  if (variadic) *count = static_cast<int>(outputs.size());
+  *count = static_cast<int>(outputs.size());
 }
 
-TFE_TensorHandle* copy_to(TFE_Context* context, TFE_TensorHandle* handle, TF_Status* status, void*) {
+TFE_TensorHandle* copy_to(TFE_Context* of, TFE_TensorHandle* handle, TF_Status* status, void*) {
   Gil gil;
+  context = of;
   Ref pointer = number(handle);
   Ref entry(PyObject_CallOneArg(hooks.copy_to, pointer.get()));
-  TFE_TensorHandle* made = entry ? handle_of(entry.get(), context, status) : nullptr;
-  if (PyErr_Occurred()) fail(status);
+  TFE_TensorHandle* made = entry ? handle_of(entry.get(), status) : nullptr;
+  fail(status);
   return made;
 }
 
-TFE_TensorHandle* copy_from(TFE_Context*, TFE_TensorHandle* handle, const char*, TF_Status* status, void*) {
+TFE_TensorHandle* copy_from(TFE_Context* of, TFE_TensorHandle* handle, const char*, TF_Status* status, void*) {
   Gil gil;
-  Ref pointer(PyObject_CallOneArg(hooks.copy_from, static_cast<PyObject*>(TFE_TensorHandleDevicePointer(handle, status))));
+  context = of;
+  auto* entry = static_cast<PyObject*>(TFE_TensorHandleDevicePointer(handle, status));
+  if (is_tensor(entry) && as_tensor(entry)->cpu != nullptr) {
+    note_read(as_tensor(entry));
+    return TFE_TensorHandleCopySharingTensor(as_tensor(entry)->cpu, status);
+  }
+  Ref pointer(PyObject_CallOneArg(hooks.copy_from, entry));
   if (!pointer) {
     fail(status);
     return nullptr;
@@ -453,12 +344,14 @@ struct Wanted {
 }  // namespace
 
 bool configure(PyObject* given) {
-  if (PyArray_ImportNumPyAPI() < 0) return false;
   const Wanted wanted[] = {
-      {"resolve", &hooks.resolve}, {"by_blob", &hooks.by_blob},     {"by_dtypes", &hooks.by_dtypes}, {"run", &hooks.run},
-      {"direct", &hooks.direct},   {"attributes", &hooks.attributes}, {"record", &hooks.record},       {"outside", &hooks.outside},
-      {"take", &hooks.take},       {"copy_to", &hooks.copy_to},     {"copy_from", &hooks.copy_from}, {"fail", &hooks.fail},
-      {"sites", &hooks.sites},     {"restart", &hooks.restart},     {"watch", &hooks.watch},
+      {"resolve", &hooks.resolve},       {"by_blob", &hooks.by_blob},   {"by_dtypes", &hooks.by_dtypes},   {"describe", &hooks.describe},
+      {"run", &hooks.run},               {"record", &hooks.record},     {"attributes", &hooks.attributes}, {"outside", &hooks.outside},
+      {"take", &hooks.take},             {"host_of", &hooks.host_of},   {"foreign", &hooks.foreign},       {"copy_to", &hooks.copy_to},
+      {"copy_from", &hooks.copy_from},   {"fail", &hooks.fail},         {"fold", &hooks.fold},             {"raise", &hooks.raise},           {"shadow", &hooks.shadow},
+      {"refresh", &hooks.refresh},       {"bundle", &hooks.bundle},     {"leaf", &hooks.leaf},             {"flush", &hooks.flush},
+      {"may_learn", &hooks.may_learn},   {"cut_if_due", &hooks.cut_if_due}, {"sites", &hooks.sites},       {"restart", &hooks.restart},
+      {"step_ended", &hooks.step_ended}, {"watch", &hooks.watch},
   };
   for (const Wanted& one : wanted) {
     PyObject* found = PyDict_GetItemString(given, one.name);
@@ -476,23 +369,8 @@ bool configure(PyObject* given) {
   }
   Py_INCREF(type);
   tensor_class = reinterpret_cast<PyTypeObject*>(type);
-  PyObject *key, *value;
-  Py_ssize_t place = 0;
-  while (PyDict_Next(dtypes, &place, &key, &value)) {
-    const long number = PyLong_AsLong(key);
-    if (number < 0 || number >= kDtypes || !PyArray_DescrCheck(value)) {
-      PyErr_SetString(PyExc_ValueError, "a dtype with a number that TensorFlow has not");
-      return false;
-    }
-    Py_INCREF(value);
-    numbers[number] = reinterpret_cast<PyArray_Descr*>(value);
-  }
-  name_epoch = PyUnicode_InternFromString("epoch");
-  name_shape = PyUnicode_InternFromString("shape");
-  name_dims = PyUnicode_InternFromString("dims");
-  name_current = PyUnicode_InternFromString("current");
-  name_operand = PyUnicode_InternFromString("operand");
-  return true;
+  forget_operations();
+  return use_numbers(dtypes);
 }
 
 PyObject* device_capsules(const char* name) {

@@ -17,12 +17,7 @@ void drop_sizes(Entry* self) {
   self->sizes = self->inline_sizes;
 }
 
-bool set_dims(Entry* self, PyObject* dims) {
-  if (!PyTuple_Check(dims)) {
-    PyErr_Format(PyExc_TypeError, "dims must be a tuple, not %.100s", Py_TYPE(dims)->tp_name);
-    return false;
-  }
-  const Py_ssize_t rank = PyTuple_GET_SIZE(dims);
+bool reserve(Entry* self, Py_ssize_t rank) {
   int64_t* sizes = self->inline_sizes;
   if (rank > kInlineRank) {
     sizes = static_cast<int64_t*>(PyMem_Malloc(sizeof(int64_t) * rank));
@@ -31,18 +26,23 @@ bool set_dims(Entry* self, PyObject* dims) {
       return false;
     }
   }
-  for (Py_ssize_t i = 0; i < rank; ++i) {
-    sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(dims, i));
-    if (sizes[i] == -1 && PyErr_Occurred()) {
-      if (sizes != self->inline_sizes) PyMem_Free(sizes);
-      return false;
-    }
-  }
   if (self->sizes != nullptr) drop_sizes(self);
   self->sizes = sizes;
   self->rank = static_cast<int>(rank);
-  Py_INCREF(dims);
-  Py_XSETREF(self->dims, dims);
+  return true;
+}
+
+bool set_dims(Entry* self, PyObject* dims) {
+  if (!PyTuple_Check(dims)) {
+    PyErr_Format(PyExc_TypeError, "dims must be a tuple, not %.100s", Py_TYPE(dims)->tp_name);
+    return false;
+  }
+  if (!reserve(self, PyTuple_GET_SIZE(dims))) return false;
+  for (int i = 0; i < self->rank; ++i) {
+    self->sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(dims, i));
+    if (self->sizes[i] == -1 && PyErr_Occurred()) return false;
+  }
+  Py_XSETREF(self->dims, Py_NewRef(dims));
   return true;
 }
 
@@ -64,10 +64,16 @@ int entry_init(PyObject* object, PyObject* args, PyObject* kwargs) {
   return set_dims(self, dims) ? 0 : -1;
 }
 
+PyObject* get_dims(PyObject* object, void*) { return dims_of(reinterpret_cast<Entry*>(object)); }
+
+PyGetSetDef entry_properties[] = {
+    {"dims", get_dims, nullptr, "the dimensions", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 PyMemberDef entry_members[] = {
     {"dtype", T_INT, offsetof(Entry, dtype), 0, "TensorFlow's enum"},
     {"handle_dtype", T_INT, offsetof(Entry, handle_dtype), 0, "the dtype of a handle that stands for this"},
-    {"dims", T_OBJECT, offsetof(Entry, dims), READONLY, "the dimensions"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -76,6 +82,7 @@ PyType_Slot entry_slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(entry_init)},
     {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
     {Py_tp_members, entry_members},
+    {Py_tp_getset, entry_properties},
     {Py_tp_doc, const_cast<char*>("What a handle on the lazy device may stand for: a dtype and dimensions.")},
     {0, nullptr},
 };
@@ -86,6 +93,7 @@ void tensor_dealloc(PyObject* object) {
   Tensor* self = as_tensor(object);
   Py_CLEAR(self->value);
   Py_CLEAR(self->host);
+  if (self->cpu != nullptr) TFE_DeleteTensorHandle(self->cpu);
   Py_CLEAR(self->statics);
   Py_CLEAR(self->bits);
   entry_dealloc(object);
@@ -102,8 +110,8 @@ int tensor_init(PyObject* object, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"dtype", "dims", "value", "host", "foldable", nullptr};
   PyObject *dims, *value, *host = nullptr;
   int foldable = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOO|Op", const_cast<char**>(names), &self->entry.dtype, &dims, &value, &host, &foldable))
-    return -1;
+  auto** keywords = const_cast<char**>(names);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "iOO|Op", keywords, &self->entry.dtype, &dims, &value, &host, &foldable)) return -1;
   self->entry.handle_dtype = self->entry.dtype;
   if (!set_dims(&self->entry, dims)) return -1;
   Py_XSETREF(self->value, kept(value));
@@ -126,7 +134,13 @@ int set_object(PyObject* object, PyObject* given, void*) {
   return 0;
 }
 
+PyObject* get_cpu(PyObject* object, void*) {
+  TFE_TensorHandle* handle = as_tensor(object)->cpu;
+  return handle != nullptr ? PyLong_FromVoidPtr(handle) : Py_NewRef(Py_None);
+}
+
 PyGetSetDef tensor_properties[] = {
+    {"cpu", get_cpu, nullptr, "the address of a CPU handle with the contents, or None", nullptr},
     {"value", get_object<&Tensor::value>, set_object<&Tensor::value>, "a lazy_core value or constant, or None", nullptr},
     {"host", get_object<&Tensor::host>, set_object<&Tensor::host>, "the contents where the host knows them, or None", nullptr},
     {"_static", get_object<&Tensor::statics>, set_object<&Tensor::statics>, "the contents as tuples, once asked for", nullptr},
@@ -162,6 +176,30 @@ bool make_types(PyObject* module) {
   Py_INCREF(tensor_type);
   return PyModule_AddObject(module, "Entry", reinterpret_cast<PyObject*>(entry_type)) == 0 &&
          PyModule_AddObject(module, "Tensor", reinterpret_cast<PyObject*>(tensor_type)) == 0;
+}
+
+PyObject* dims_of(Entry* entry) {
+  if (entry->dims == nullptr) {
+    PyObject* made = PyTuple_New(entry->rank);
+    if (made == nullptr) return nullptr;
+    for (int i = 0; i < entry->rank; ++i) PyTuple_SET_ITEM(made, i, PyLong_FromLongLong(entry->sizes[i]));
+    entry->dims = made;
+  }
+  return Py_NewRef(entry->dims);
+}
+
+Tensor* new_cpu_tensor(TFE_TensorHandle* handle, TF_Status* status) {
+  PyObject* object = tensor_class->tp_alloc(tensor_class, 0);
+  if (object == nullptr) return nullptr;
+  Tensor* self = as_tensor(object);
+  self->cpu = handle;
+  self->entry.dtype = self->entry.handle_dtype = TFE_TensorHandleDataType(handle);
+  if (!reserve(&self->entry, TFE_TensorHandleNumDims(handle, status))) {
+    Py_DECREF(object);
+    return nullptr;
+  }
+  for (int i = 0; i < self->entry.rank; ++i) self->entry.sizes[i] = TFE_TensorHandleDim(handle, i, status);
+  return self;
 }
 
 Tensor* new_tensor(int dtype, PyObject* dims, PyObject* value, PyObject* host, bool foldable) {

@@ -19,6 +19,12 @@ SPECIAL = {**host.SPECIAL, **random.STATEFUL}
 BUNDLES = {"AddN": lambda inputs: functools.reduce(add_lists, inputs), "ZerosLike": lambda inputs: zeros_like(inputs[0])}
 """What a few operations on numbers mean for bundles of them."""
 
+DRAWS = frozenset(["RandomStandardNormal", "RandomUniform", "RandomUniformInt"])
+"""Operations whose generators are ours on every tier: their handlers ask whether to record."""
+
+ON_CPU = frozenset(n for n in SPECIAL if n.startswith(("TensorList", "Segment"))) | {"ResourceStridedSliceAssign", "RngReadAndSkip"}
+"""Operations with a handler of their own that CPU kernels run while nothing is recorded."""
+
 _INPUT_PIPELINE = ("Dataset", "Iterator", "Optional")
 
 
@@ -30,7 +36,9 @@ def is_input_pipeline(name: str) -> bool:
 __all__ = [
     "BUNDLES",
     "CHECKS",
+    "DRAWS",
     "FAST",
+    "ON_CPU",
     "RULES",
     "SPECIAL",
     "UPDATES",

@@ -20,8 +20,8 @@ from lazy_core.ir import Expr
 from lazy_core.ops.registry import Op, composite
 
 from .. import capi, fallback
-from ..attributes import Signature
-from ..tensor import Entry, Variable, of_host, of_value
+from ..attributes import Signature, op_info
+from ..tensor import EXTENSION, Entry, Foreign, Variable, of_host, of_value
 from .rules import lower
 from .variables import contents
 
@@ -214,14 +214,27 @@ class Generators:
 _generators = Generators()
 
 
+def _drawn_on_cpu(name: str, state: np.ndarray, inputs: list[Any], attributes: dict[str, Any]) -> list[Entry]:
+    """The numbers of a generator in this state, from the CPU's kernel without one: a shape, and what else it takes after the algorithm."""
+    unsigned, algorithm = capi.TF_DTYPES[np.dtype(np.uint64)], of_host(np.array(_PHILOX[0], np.int32), capi.TF_DTYPES[np.dtype(np.int32)])
+    key, counter = of_host(state[:1], unsigned), of_host(state[1:], unsigned)
+    info = op_info(name)
+    (made,) = fallback.execute(info.by_protos(attributes), [inputs[0], key, counter, algorithm, *inputs[1:]], 1)
+    assert isinstance(made, Foreign)
+    return [fallback.cpu_tensor(made)]
+
+
 def _stateful_handler(kind: str) -> Any:
     def draw(signature: Signature, inputs: list[Any]) -> list[Entry]:
         shape, dtype = inputs[0].static(), signature.values["dtype"]
         if not all(d >= 0 for d in shape):
             raise capi.StatusError(capi.INVALID_ARGUMENT, f"shape must have non-negative dimensions, got {list(shape)}")
-        state = values.from_host(_generators.advance(signature, math.prod(shape)), copy=False)
+        state = _generators.advance(signature, math.prod(shape))
+        if EXTENSION is not None and EXTENSION.immediate():
+            name = "StatelessRandomNormalV2" if kind == "normal" else "StatelessRandomUniformV2"
+            return _drawn_on_cpu(name, state, inputs[:1], {"dtype": signature.protos["dtype"], "Tshape": signature.protos["T"]})
         attributes = ir.attrs(kind=kind, shape=shape, dtype=dtype)
-        return [of_value(values.record(_stateful, (state,), attributes), signature.outputs[0])]
+        return [of_value(values.record(_stateful, (values.from_array(state),), attributes), signature.outputs[0])]
 
     return draw
 
@@ -241,8 +254,11 @@ def _random_uniform_int(signature: Signature, inputs: list[Any]) -> list[Entry]:
     if low.host is not None and high.host is not None and low.host >= high.host:
         raise capi.StatusError(capi.INVALID_ARGUMENT, f"Need minval < maxval, got {low.host} >= {high.host}")
     dims = shape.static()
-    state = values.from_host(_generators.advance(signature, math.prod(dims)), copy=False)
-    drawn = values.record(_stateful_int, (state, low.operand(), high.operand()), ir.attrs(shape=dims))
+    state = _generators.advance(signature, math.prod(dims))
+    if EXTENSION is not None and EXTENSION.immediate():
+        attributes = {"dtype": signature.protos["Tout"], "Tshape": signature.protos["T"]}
+        return _drawn_on_cpu("StatelessRandomUniformIntV2", state, [shape, low, high], attributes)
+    drawn = values.record(_stateful_int, (values.from_array(state), low.operand(), high.operand()), ir.attrs(shape=dims))
     return [of_value(drawn, signature.outputs[0])]
 
 

@@ -17,7 +17,7 @@ from lazy_core.errors import UnsupportedError
 from lazy_core.ir import Expr
 from lazy_core.ops.registry import composite
 
-from .. import capi
+from .. import capi, twins
 from ..stepping import stepper
 from ..tensor import Entry, Tensor, Variable, of_host, of_value
 from .arrays import scatter_nd
@@ -44,6 +44,8 @@ def fast(*names: str) -> Callable[[Any], Any]:
 def contents(variable: Variable) -> Tensor:
     """What a variable holds; a StatusError if nothing yet."""
     current = variable.current
+    if current is None and variable.lent:  # another thread's kernel is at work on it
+        current = twins.contents(variable)
     if current is None:
         message = f"Could not find variable {variable.name}. This could mean that the variable has been deleted or was never initialised."
         raise capi.StatusError(capi.FAILED_PRECONDITION, message)
@@ -70,6 +72,12 @@ def _assign(inputs: list[Any]) -> list[Entry] | None:
     return []
 
 
+def step_may_end(contents: Tensor) -> None:
+    """Called when a variable that was changed by a sum now holds this: a whole number counts steps."""
+    if not contents.dims and contents.dtype in _INTEGERS:
+        stepper.step_ended()
+
+
 def _update(name: str, target: Any) -> None:
     @fast(name)
     def update(inputs: list[Any]) -> list[Entry] | None:
@@ -82,8 +90,7 @@ def _update(name: str, target: Any) -> None:
             message = f"Cannot update variable with {shapes}, shapes must be equal."
             raise capi.StatusError(capi.INVALID_ARGUMENT, message)
         variable.current = of_value(_record(target, (current.operand(), value.operand())), current.dtype)
-        if not current.dims and current.dtype in _INTEGERS:
-            stepper.step_ended()
+        step_may_end(variable.current)
         return []
 
 
@@ -102,7 +109,7 @@ def _is_initialised(inputs: list[Any]) -> list[Entry] | None:
 def _destroy(inputs: list[Any]) -> list[Entry] | None:
     if inputs[0].__class__ is not Variable:
         return None
-    inputs[0].current = None
+    inputs[0].current = inputs[0].twin = inputs[0].agreed = None
     return []
 
 
