@@ -136,11 +136,11 @@ def test_missing_libraries_and_old_versions_are_named():
         capi.check_version("3.0.0")
 
 
-def test_from_lazy_refuses_other_devices(lazy):
+def test_to_lazy_refuses_other_devices(lazy):
     with tf.device("CPU:0"):
         x = tf.constant(1.0)
     with pytest.raises(lazy_core.LazyError, match="not lazy"):
-        lazy_tf.from_lazy(x)
+        lazy_tf.to_lazy(x)
 
 
 @pytest.mark.parametrize("wrap", [tf.numpy_function, tf.py_function], ids=["numpy_function", "py_function"])

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import lazy_core
 import lazy_tf
+from lazy_core import ops, values
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 4)).astype("f")
@@ -143,11 +144,36 @@ def test_moves_between_devices(lazy):
 
 def test_values_are_shared_with_the_core_without_a_copy(lazy):
     x = tf.constant(X) + 1
-    value = lazy_tf.from_lazy(x)
+    value = lazy_tf.to_lazy(x)
     assert value.pending and counter("barriers") == 0
-    y = lazy_tf.to_lazy(value)
-    assert y.dtype == tf.float32 and y.shape == (8, 4) and lazy_tf.from_lazy(y) is value
+    y = lazy_tf.from_lazy(value)
+    assert y.dtype == tf.float32 and y.shape == (8, 4) and lazy_tf.to_lazy(y) is value
     np.testing.assert_array_equal(y.numpy(), X + 1)
+
+
+class OfAnotherFrontend:
+    """All that a frontend's tensor must have."""
+
+    def __init__(self, array):
+        self.value = values.record(ops.neg, (values.from_host(array),))
+
+    def __lazy_core_value__(self):
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "make", [OfAnotherFrontend, lambda x: tf.constant(-x) * 1, lambda x: tf.Variable(-x)], ids=["other", "tensor", "variable"]
+)
+def test_the_tensor_of_any_frontend_becomes_one_of_tensorflow_inside_the_trace(lazy, make):
+    given = make(X)
+    y = lazy_tf.from_lazy(given) * 2
+    assert lazy_tf.is_lazy(y) and counter("barriers") == 0
+    np.testing.assert_array_equal(y.numpy(), -X * 2)
+
+
+def test_what_is_no_lazy_tensor_is_refused_by_name(lazy):
+    with pytest.raises(TypeError, match="ndarray is not a lazy tensor"):
+        lazy_tf.from_lazy(X)
 
 
 def test_copies_and_pickles(lazy):

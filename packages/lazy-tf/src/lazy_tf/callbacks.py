@@ -8,8 +8,8 @@ The callbacks run inside TensorFlow, so no exception may leave them: each become
 
 from __future__ import annotations
 
-import _thread
 import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,10 @@ from .tensor import EXTENSION, Bundle, Foreign, Tensor, Variable, device_tensor,
 def fail(status: int, error: BaseException) -> None:
     """Hand an exception to TensorFlow."""
     if isinstance(error, KeyboardInterrupt):
-        _thread.interrupt_main()  # raised anew as soon as TensorFlow has returned
+        capi.set_status(status, capi.CANCELLED, b"interrupted")
+        error.__traceback__ = None  # frees what the frames hold, so that no destructor meets the next interrupt
+        capi.interrupt_later()
+        return
     code, message = dispatch.status_of(error)
     capi.set_status(status, code, message.encode(errors="replace"))
 
@@ -118,6 +121,8 @@ def _hooks() -> dict[str, Any]:
         "restart": stepper.restart,
         "watch": stepper.watch,
         "step_ended": step_may_end,
+        # where interrupts are raised
+        "main_thread": threading.main_thread().ident,
         # NumPy's dtype by TensorFlow's enum, and the class of tensors
         "numbers": capi.NUMPY_DTYPES,
         "tensor": Tensor,

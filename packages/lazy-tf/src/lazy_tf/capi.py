@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes as C
 import functools
 import os
+import signal
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -371,6 +372,15 @@ def immortal(callback: Any) -> Any:
     """Keep a callback for good: TensorFlow may call it until the process has ended."""
     C.pythonapi.Py_IncRef(C.py_object(callback))
     return callback
+
+
+def interrupt_later() -> None:
+    """Interrupt the main thread as if by Ctrl-C, but not before the caller, and what it returns to, have returned to C.
+
+    Python looks for interrupts after a call, so it would find one that was set here at once. It does not look again before it returns,
+    and so finds later what a pending call sets.
+    """
+    C.pythonapi.Py_AddPendingCall(C.cast(C.pythonapi.PyErr_SetInterruptEx, Pointer), Pointer(int(signal.SIGINT)))
 
 
 def register_device(name: str, copy_to: Any, copy_from: Any, execute: Any) -> None:

@@ -1,7 +1,7 @@
 """Moving values between TensorFlow tensors, NumPy and the core.
 
-Owns: `to_lazy` and `from_lazy`, which share a value with another frontend without a copy, and `from_numpy`.  May import `capi`, `device`,
-`tensor`, `exchange` and the core.
+Owns: `to_lazy` (a TensorFlow tensor becomes a value of the core) and `from_lazy` (any frontend's lazy tensor becomes a TensorFlow tensor),
+which share without a copy and inside the trace, and `from_numpy`.  May import `capi`, `device`, `tensor`, `exchange` and the core.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lazy_core import values
+from lazy_core import dump, values
 from lazy_core.errors import DeviceError, DtypeError
 from lazy_core.values import Value
 
@@ -20,18 +20,23 @@ from .device import device, is_lazy
 from .tensor import Tensor, of_value
 
 
-def to_lazy(value: Value) -> Any:
-    """A TensorFlow tensor on the lazy device that is this value of the core; nothing is copied or computed.
+def from_lazy(value: Any) -> Any:
+    """A TensorFlow tensor on the lazy device that is the same dtype[*dims] value; nothing is copied or computed.
+
+    Args:
+        value: another frontend's lazy tensor (whatever has `__lazy_core_value__`), or a value of the core.
 
     Raises:
+        TypeError: it is neither.
         DtypeError: TensorFlow has no such dtype.
     """
-    dtype = capi.TF_DTYPES.get(value.shape.dtype)
+    shared = dump.value_of(value)
+    dtype = capi.TF_DTYPES.get(shared.shape.dtype)
     if dtype is None:
-        raise DtypeError(f"TensorFlow has no dtype for a value of {value.shape}")
+        raise DtypeError(f"TensorFlow has no dtype for a value of {shared.shape}")
     with device(), capi.stop_recording():
-        exchange.post(of_value(value, dtype))
-        return tf.raw_ops.Placeholder(dtype=tf.dtypes.as_dtype(dtype), shape=value.shape.dims)
+        exchange.post(of_value(shared, dtype))
+        return tf.raw_ops.Placeholder(dtype=tf.dtypes.as_dtype(dtype), shape=shared.shape.dims)
 
 
 def entry_of(tensor: Any) -> Tensor:
@@ -54,7 +59,7 @@ def entry_of(tensor: Any) -> Tensor:
     return entry
 
 
-def from_lazy(tensor: Any) -> Value:
+def to_lazy(tensor: Any) -> Value:
     """The value of the core that a TensorFlow tensor (or variable) on the lazy device stands for; nothing is copied or computed.
 
     Raises:
@@ -71,4 +76,4 @@ def from_numpy(array: np.ndarray) -> Any:
     Raises:
         DtypeError: TensorFlow or the device has no such dtype.
     """
-    return to_lazy(values.from_host(np.asarray(array)))
+    return from_lazy(values.from_host(np.asarray(array)))

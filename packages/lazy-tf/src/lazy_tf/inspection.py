@@ -30,13 +30,13 @@ def install() -> None:
 
     text.__lazy_wrapped__ = True  # type: ignore[attr-defined]
     ops.value_text = text
-    tf.Tensor.__lazy_core_value__ = _value
+    tf.Tensor.__lazy_core_value__ = tf.Variable.__lazy_core_value__ = _value
 
 
 def _value(tensor: Any) -> Any:
-    from .convert import from_lazy
+    from .convert import to_lazy
     from .device import is_lazy
 
     if not is_lazy(tensor):
         raise TypeError(f"a tensor on {tensor.device or 'no device'} is not a lazy tensor or value")
-    return from_lazy(tensor)
+    return to_lazy(tensor)

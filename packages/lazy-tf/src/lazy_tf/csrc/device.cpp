@@ -29,6 +29,7 @@ constexpr size_t kScalars = 16384;
 std::string device_name;
 const char* device_name_seen = nullptr;  // TensorFlow's own copy of it
 long long epoch = -1;
+unsigned long main_thread = 0;
 auto& known_scalars = *new std::unordered_map<std::string, Ref>;
 
 PyObject* name_epoch = PyUnicode_InternFromString("epoch");
@@ -163,7 +164,7 @@ bool record(const std::shared_ptr<Use>& use, const Inputs& inputs, Inputs* outpu
     if (record_directly(use.get(), direct.get(), inputs, outputs)) return true;
     outputs->clear();
     if (PyErr_Occurred()) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;  // an interrupt
       PyErr_Clear();  // the handler meets it again, and knows what to do
       use->direct = nullptr;
     }
@@ -277,9 +278,31 @@ bool run(const TFE_Op* op, int* count, Inputs* outputs, TF_Status* status) {
   return dispatch(use, inputs, *count, outputs, status);
 }
 
+// Raise an exception in the main thread; Python calls this as soon as it runs there again.
+int raise_later(void* exception) {
+  Ref held(static_cast<PyObject*>(exception));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(held.get())), held.get());
+  return -1;
+}
+
+// An interrupt, or whatever else is no error, is not TensorFlow's to translate: it is raised as it is once TensorFlow has returned.
+// False, with the exception still there, where it is an error.
+bool interrupted(TF_Status* status) {
+  if (PyErr_ExceptionMatches(PyExc_Exception) || PyThread_get_thread_ident() != main_thread) return false;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Ref kind(type), where(trace);
+  TF_SetStatus(status, TF_CANCELLED, "interrupted");
+  // The queue has room for few: what does not go in is the same kind of news as what fills it.
+  if (Py_AddPendingCall(raise_later, value) < 0) Py_DECREF(value);
+  return true;
+}
+
 // Hand the exception in flight to TensorFlow.
 void fail(TF_Status* status) {
   if (!PyErr_Occurred()) return;  // the status says it already
+  if (interrupted(status)) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -367,6 +390,9 @@ bool configure(PyObject* given) {
     PyErr_SetString(PyExc_KeyError, "no dtypes or no class of tensors");
     return false;
   }
+  PyObject* ident = PyDict_GetItemString(given, "main_thread");
+  main_thread = ident != nullptr ? PyLong_AsUnsignedLong(ident) : 0;
+  if (PyErr_Occurred()) return false;
   Py_INCREF(type);
   tensor_class = reinterpret_cast<PyTypeObject*>(type);
   forget_operations();

@@ -154,10 +154,10 @@ bool diverge() {
   return true;
 }
 
-bool may_learn() {
+bool may_learn(bool* allowed) {
   Ref answer(PyObject_CallOneArg(hooks.may_learn, Py_None));
-  if (!answer) PyErr_Clear();
-  return answer && answer.get() == Py_True;
+  *allowed = answer.get() == Py_True;
+  return static_cast<bool>(answer);
 }
 
 }  // namespace
@@ -190,7 +190,9 @@ bool decide(Use* use, const Inputs& inputs, Mode* mode) {
       ++position;
       return true;
     }
-    if (mine && !native && found.times >= kSightsToLearn && may_learn()) {
+    bool allowed = false;
+    if (mine && !native && found.times >= kSightsToLearn && !may_learn(&allowed)) return false;
+    if (allowed) {
       followed.push_back(prefix = next);
       ++position;
       *mode = Mode::kLearn;
