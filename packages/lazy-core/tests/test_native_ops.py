@@ -10,7 +10,7 @@ import pytest
 
 from lazy_core import native
 from lazy_core.ops.registry import ANY, REGISTRY, Sample
-from lazy_core.testing import Tolerance, assert_close, samples, tolerance
+from lazy_core.testing import assert_close, samples, tolerance
 
 tools = runpy.run_path(str(Path(__file__).with_name("native_tools.py")))
 interpreted, compiled, where = tools["interpreted"], tools["compiled"], tools["where"]
@@ -31,11 +31,6 @@ CELLS = [
     for dtype in found.dtypes
     if dtype.name in FEW.get(found.family, [dtype.name])
 ]
-OWN_TOLERANCE = {
-    "random_normal": Tolerance(32, 2, "logarithms of two libraries, and products that XLA fuses with sums"),
-    "eig": Tolerance(64, 256, "another LAPACK"),
-    "geqrf": Tolerance(64, 256, "another LAPACK"),
-}
 
 
 def test_nearly_every_operation_has_a_kernel(capsys):
@@ -79,7 +74,7 @@ def _product(name, results):
 
 def compare(name, sample, got, expected):
     assert len(got) == len(expected)
-    allowed = OWN_TOLERANCE.get(name, tolerance(name))
+    allowed = tolerance(name)
     for a, b in zip(got, expected, strict=True):
         assert type(a) is np.ndarray
         assert (a.dtype, a.shape) == (b.dtype, b.shape), where(name, sample)

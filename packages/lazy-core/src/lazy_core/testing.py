@@ -1,6 +1,6 @@
 """The conformance kit: hold a frontend's results against its own library, operation by operation.
 
-Owns: which cases there are, what a result may differ by and why, and `check`.  A frontend's test needs three lines:
+Owns: which cases there are, and `check`; what a result may differ by and why stands in `tolerances`.  A frontend's test needs three lines:
 
     from lazy_core.testing import check, iter_cases
     for case in iter_cases(FRONTEND):
@@ -17,12 +17,12 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from .frontend import Frontend
 from .ops.registry import REGISTRY, Sample
 from .report import report
+from .tolerances import Tolerance, assert_close, tolerance
 
 __all__ = ["Case", "Outcome", "Sample", "Tolerance", "assert_close", "check", "iter_cases", "samples", "tolerance"]
 
@@ -50,66 +50,6 @@ class Outcome(NamedTuple):
     refused: str | None
 
 
-class Tolerance(NamedTuple):
-    """What a result may differ by.
-
-    Attributes:
-        ulps: units in the last place, relative to each element.
-        scaled: units in the last place, relative to the largest magnitude of the result: for sums that may cancel.
-        reason: why.
-    """
-
-    ulps: float
-    scaled: float
-    reason: str
-
-
-_EXACT = Tolerance(0, 0, "the same operation of the processor")
-_FAMILIES: dict[str, Tolerance] = {
-    "elementwise_unary": Tolerance(64, 4, "XLA's polynomials: up to 16 units off for sinh, more near zeros of the function"),
-    "reductions": Tolerance(16, 16, "sums in another order"),
-    "cumulative": Tolerance(16, 16, "sums in another order"),
-    "linalg": Tolerance(64, 256, "sums in another order, and pivots in another blocking"),
-    "matrices": Tolerance(64, 256, "sums in another order, and another blocking"),
-    "convolution": Tolerance(16, 64, "sums in another order"),
-    "fourier": Tolerance(16, 64, "another factorisation of the transform"),
-    "nn": Tolerance(64, 8, "exponentials of XLA, sums in another order"),
-    "pooling": Tolerance(8, 8, "sums in another order"),
-    "special": Tolerance(256, 64, "other approximations than the library's; zeros of the function cancel"),
-}
-_OPS: dict[str, Tolerance] = {
-    "div": Tolerance(2, 0, "XLA may multiply by a reciprocal; complex division is another formula"),
-    "mul": Tolerance(2, 2, "complex products may be fused"),
-    "square": Tolerance(2, 2, "complex products may be fused"),
-    "reciprocal": Tolerance(2, 0, "complex division is another formula"),
-    "abs": Tolerance(4, 0, "the hypotenuse of a complex number is another formula"),
-    "sign": Tolerance(8, 0, "a complex number over its own size is another formula"),
-    "pow": Tolerance(64, 4, "XLA's polynomials against the library's"),
-    "hypot": Tolerance(4, 0, "another formula"),
-    "atan2": Tolerance(16, 0, "XLA's polynomials against the library's"),
-    "logaddexp": Tolerance(32, 4, "XLA's polynomials against the library's"),
-    "floor_div": _EXACT,
-    "gelu": Tolerance(64, 4, "erf and tanh of XLA"),
-    "silu": Tolerance(32, 2, "exponentials of XLA"),
-    "softplus": Tolerance(32, 4, "exponentials of XLA"),
-    "lgamma": Tolerance(256, 64, "a Lanczos approximation with a few terms less, cancelling near 1 and 2"),
-    "digamma": Tolerance(256, 64, "a series with a few terms less, cancelling near its zero"),
-    "erfinv": Tolerance(256, 16, "a rational approximation in single precision"),
-    "airy_ai": Tolerance(1024, 64, "torch's own series is that far off"),
-    "segment_sum": Tolerance(4, 4, "sums in another order"),
-    "index_put": Tolerance(4, 4, "sums in another order"),
-    "scatter": Tolerance(4, 4, "sums in another order"),
-    "max": _EXACT,
-    "min": _EXACT,
-}
-
-
-def tolerance(op: str) -> Tolerance:
-    """What a floating-point result of an operation may differ by; integers and bools never may."""
-    found = _OPS.get(op)
-    return found if found is not None else _FAMILIES.get(REGISTRY[op].family, _EXACT)
-
-
 def samples(op: str, dtype: np.dtype) -> list[Sample]:
     """The samples of an operation for a dtype: the same ones in every process."""
     make = REGISTRY[op].samples
@@ -127,51 +67,6 @@ def iter_cases(frontend: Frontend, dtypes: Sequence[Any] | None = None) -> Itera
         for dtype in op.dtypes:
             if dtype in made and (wanted is None or dtype in wanted):
                 yield Case(name, dtype)
-
-
-# ------------------------------------------------------------------ comparing
-
-
-def _eps(dtype: np.dtype) -> float:
-    return float(ml_dtypes.finfo(dtype).eps)
-
-
-def _is_float(dtype: np.dtype) -> bool:
-    return dtype.kind in "fc" or dtype == ml_dtypes.bfloat16
-
-
-def assert_close(got: np.ndarray, expected: np.ndarray, allowed: Tolerance, where: str) -> None:
-    """Check dtype, dims and values.
-
-    Raises:
-        AssertionError: they differ by more than is allowed; the message names the worst element.
-    """
-    assert got.dtype == expected.dtype, f"{where}: dtype {got.dtype}, but the library gives {expected.dtype}"
-    assert got.shape == expected.shape, f"{where}: dims {got.shape}, but the library gives {expected.shape}"
-    if not expected.size:
-        return
-    if not _is_float(expected.dtype):
-        wrong = got != expected
-        assert not np.any(wrong), f"{where}: {_worst(got, expected, wrong)}"
-        return
-    eps = _eps(expected.dtype)
-    wide = np.dtype(np.complex128 if expected.dtype.kind == "c" else np.float64)
-    a, b = got.astype(wide), expected.astype(wide)
-    with np.errstate(all="ignore"):
-        finite = np.abs(b[np.isfinite(b)])
-        slack = eps * (allowed.ulps * np.abs(b) + allowed.scaled * (float(finite.max()) if finite.size else 0.0))
-        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isfinite(b) & (np.abs(a - b) <= slack + _tiny(expected.dtype)))
-    assert np.all(same), f"{where}: {_worst(got, expected, ~same)}; allowed {allowed.ulps} + {allowed.scaled} units ({allowed.reason})"
-
-
-def _tiny(dtype: np.dtype) -> float:
-    """Subnormal numbers may be flushed to zero."""
-    return float(ml_dtypes.finfo(dtype).tiny)
-
-
-def _worst(got: np.ndarray, expected: np.ndarray, wrong: np.ndarray) -> str:
-    place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{int(np.sum(wrong))} of {expected.size} elements differ, first at {place}: {got[place]!r} for {expected[place]!r}"
 
 
 # ------------------------------------------------------------------ checking a frontend
