@@ -9,7 +9,8 @@ must these be. Those of `solve` take the factors of the matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -95,3 +96,75 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bo
     right = B.unsqueeze(-1) if vector else B
     found = torch.ops.aten.linalg_lu_solve(LU, pivots, right, left=left)
     return found.squeeze(-1) if vector else found, LU, pivots, info
+
+
+# ------------------------------------------------------------------ sequences whose lengths are known on the host
+
+
+def _padded(targets: Tensor, target_lengths: Sequence[int]) -> Tensor:
+    """Labels as [N, S]: torch also takes all of them one after the other."""
+    if targets.dim() == 2:
+        return targets
+    longest = max(target_lengths, default=0)
+    begin = torch.tensor([0, *itertools.accumulate(target_lengths)][:-1] or [0])[: len(target_lengths)]
+    at = begin.unsqueeze(1) + torch.arange(longest)
+    if not targets.numel():
+        return targets.new_zeros(at.shape)
+    return targets[at.clamp(max=targets.numel() - 1).to(targets.device)]
+
+
+def _on_device(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """Lengths as values, so that a batch of other lengths is the same program."""
+    return torch.tensor(lengths, dtype=torch.int64).to(like.device)
+
+
+def _check_lengths(log_probs: Tensor, input_lengths: Sequence[int], target_lengths: Sequence[int], targets: Tensor, blank: int) -> None:
+    frames, batch, classes = log_probs.shape
+    if not 0 <= blank < classes:
+        raise RuntimeError("blank must be in label range")
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if len(lengths) != batch:
+            raise RuntimeError(f"{name} must be of size batch_size")
+        if min(lengths, default=0) < 0:
+            raise RuntimeError(f"ctc_loss: Expected {name} to have value at least 0, but got value {min(lengths)}")
+    if max(input_lengths, default=0) > frames:
+        raise RuntimeError(f"ctc_loss: Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
+    joined = targets.dim() == 1
+    wanted, got = (sum(target_lengths), len(targets)) if joined else (max(target_lengths, default=0), targets.shape[1])
+    if got != wanted if joined else got < wanted:
+        size = f"{wanted} at dimension 0" if joined else f"at least {wanted} at dimension 1"
+        raise RuntimeError(f"ctc_loss: Expected tensor to have size {size}, but got size {got} for argument 'targets'")
+
+
+@_kernel("_ctc_loss")
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """(minus the log likelihoods f[N], forward variables) of f[T, N, C]."""
+    _check_lengths(log_probs, input_lengths, target_lengths, targets, blank)
+    lengths = _on_device(input_lengths, log_probs), _on_device(target_lengths, log_probs)
+    return torch.ops.aten._ctc_loss.Tensor(log_probs, _padded(targets, target_lengths), *lengths, blank, zero_infinity)
+
+
+@_kernel("_ctc_loss_backward")
+def ctc_loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """The gradient by the scores, f[T, N, C]."""
+    lengths = _on_device(input_lengths, log_probs), _on_device(target_lengths, log_probs)
+    labels = _padded(targets, target_lengths)
+    backward = torch.ops.aten._ctc_loss_backward.Tensor
+    return backward(grad, log_probs, labels, *lengths, neg_log_likelihood, log_alpha, blank, zero_infinity)

@@ -485,6 +485,10 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "det": torch.linalg.det,
     "slogdet": lambda x: tuple(torch.linalg.slogdet(x)),
     "lu": lambda x: tuple(torch.linalg.lu_factor(x)),
+    "ctc_forward": lambda x, t, n, m, blank: torch._ctc_loss(x, t, n, m, blank)[0],
+    "ctc_backward": lambda g, x, t, n, m, nll, a, **kw: torch.ops.aten._ctc_loss_backward(
+        g, x, t, n.tolist(), m.tolist(), nll, a, *kw.values()
+    ),
     "geqrf": lambda x: tuple(torch.geqrf(x)),
     "householder_product": torch.linalg.householder_product,
     "ormqr": lambda x, tau, y, left, transpose: torch.ormqr(x, tau, y, left, transpose),

@@ -17,6 +17,7 @@ FAMILIES = (
     "compare",
     "convolution",
     "creation",
+    "ctc",
     "cumulative",
     "elementwise_unary",
     "fourier",
