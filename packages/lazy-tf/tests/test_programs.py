@@ -686,12 +686,13 @@ def flat(result):
 
 
 @pytest.mark.filterwarnings("ignore")  # TensorFlow's own
+@pytest.mark.parametrize("tier", ["compiled", "native"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_equals_plain_tensorflow(name):
+def test_a_program_equals_plain_tensorflow(name, tier):
     function, expected, tolerance = PROGRAMS[name]
     lazy_core.barrier()
     lazy_core.reset_report()
-    with lazy_tf.device():
+    with lazy_core.options(tier=tier), lazy_tf.device():
         mine = flat(function())
     fallbacks = {n for n in events.fallback_names if n.startswith("tf:")}
     plain = flat(function())

@@ -185,7 +185,7 @@ class OpInfo:
                 if arg.number_attr:
                     protos[arg.number_attr] = capi.AttrValue(i=count)
                 if arg.type_attr and count:
-                    protos[arg.type_attr] = capi.AttrValue(type=dtypes[position])
+                    protos.setdefault(arg.type_attr, capi.AttrValue(type=dtypes[position]))  # where they differ the first counts
                 position += count
             found = self._by_dtypes[dtypes] = self.by_protos(protos)
         return found
