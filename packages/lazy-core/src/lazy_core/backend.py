@@ -114,6 +114,12 @@ def from_host(array: np.ndarray, copy: bool = True) -> Any:
         return jax.device_put(np.array(array, order="C", copy=True) if copy else array)
 
 
+def copy(array: Any) -> Any:
+    """The same contents in a buffer of their own."""
+    with x64(True):
+        return array.copy()
+
+
 def to_host(array: Any) -> np.ndarray:
     """A read-only host view of a device array; waits until it has been computed."""
     return np.asarray(array)

@@ -2,7 +2,8 @@
 
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
 once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
-expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `backend`, `trace`, `events`.
+expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `shadow`,
+`backend`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from . import backend, events, plans, programs, tiers, trace
+from . import backend, events, plans, programs, shadow, tiers, trace
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError
@@ -69,6 +70,7 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
                     failure = error
                     results = _run_separately(tuple(live), sources)
         except BaseException:
+            shadow.drop()
             for source in begun:
                 source.abort()
             raise
@@ -77,6 +79,7 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
             source.finish(list(arrays), epoch)
         if _trace.rotate_if_full():
             backend.give_back_memory()
+        shadow.tell()
     return failure
 
 

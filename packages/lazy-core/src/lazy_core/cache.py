@@ -84,6 +84,7 @@ class Plan:
         trial: how fast it runs on each tier, where that matters.
         free: positions of the arguments that nobody else held when the plan was made.
         wants_undonated: whether the variant without donation is being compiled in the background.
+        turns: how often it ran while runs were shadowed.
     """
 
     executable: Executable | None
@@ -102,6 +103,7 @@ class Plan:
     trial: Any = None
     free: tuple[int, ...] = ()
     wants_undonated: bool = False
+    turns: int = 0
 
     def __post_init__(self) -> None:
         self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)

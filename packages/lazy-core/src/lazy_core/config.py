@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-STRICT_EVENTS = ("compile", "fallback", "host_read")
+STRICT_EVENTS = ("compile", "fallback", "host_read", "shadow")
 TIERS = ("auto", "compiled", "native")
 
 
@@ -33,7 +33,13 @@ class Config:
         cache_dir: the folder of the disk cache; empty for the user's cache folder, "off" for none (`LAZY_CACHE_DIR`).
         cache_bytes: the size that the disk cache is kept below, least recently used first to go (`LAZY_CACHE_BYTES`).
         max_events: how many events `report()` remembers; counters are exact all the same (`LAZY_MAX_EVENTS`).
-        strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read).
+        strict: the kinds of event that raise `StrictError` (`LAZY_STRICT`, comma separated; compile, fallback, host_read,
+            shadow).
+        shadow: every so many runs of a compiled program, its results are computed again natively and compared, beginning with the first
+            ("every" is 1, "off" is 0) (`LAZY_SHADOW`).
+        shadow_tolerance: how many times each operation's declared tolerance such a run allows (`LAZY_SHADOW_TOLERANCE`).
+        keep_traces: how many of the latest traces are kept with their inputs, for `first_nan` and `capture`; their buffers are not reused
+            (`LAZY_KEEP_TRACES`).
     """
 
     tier: str = "auto"
@@ -47,6 +53,9 @@ class Config:
     cache_bytes: int = 2_000_000_000
     max_events: int = 2_000
     strict: frozenset[str] = field(default_factory=frozenset)
+    shadow: int = 0
+    shadow_tolerance: float = 1.0
+    keep_traces: int = 0
 
     def set(self, name: str, value: Any) -> None:
         """Set one setting after checking it.
@@ -88,12 +97,22 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if name == "cache_dir":
         return os.fspath(value)
+    if name == "shadow_tolerance":
+        return _number(name, value, float, 0.0)
+    least = 0 if name in ("shadow", "keep_traces") else 1
+    if name == "shadow" and isinstance(value, str):
+        value = {"every": 1, "off": 0}.get(value, value)
+    return _number(name, value, int, least)
+
+
+def _number(name: str, value: Any, kind: Any, least: Any) -> Any:
+    what = f"a {'positive ' if least else ''}{'whole ' if kind is int else ''}number"
     try:
-        number = int(value)
+        number = kind(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a positive whole number, not {value!r}") from None
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, not {number}")
+        raise ValueError(f"{name} must be {what}, not {value!r}") from None
+    if not number >= least:
+        raise ValueError(f"{name} must be at least {least}, not {number}")
     return number
 
 
@@ -133,7 +152,7 @@ class strict:
     """Turn events into errors: `with strict("compile"): ...`, or `strict("fallback")` for good, `strict()` to switch off.
 
     Args:
-        *events: "compile", "fallback" or "host_read".
+        *events: "compile", "fallback", "host_read" or "shadow".
 
     Raises:
         ValueError: an unknown event name.

@@ -28,6 +28,8 @@ COUNTERS = (
     "fallbacks",
     "transfers",
     "compile_seconds",
+    "shadow_runs",
+    "shadow_differences",
 )
 
 _lock = threading.Lock()
@@ -39,7 +41,7 @@ class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
-        kind: compile, load, execute, native, fallback, host_read or cache.
+        kind: compile, load, execute, native, fallback, host_read, cache or shadow.
         cause: why, in the user's terms.
         site: the user's `file:line`, or None.
         operations: how many operations were concerned.

@@ -1,7 +1,7 @@
 """Execution: handing a compiled program to the device, and finding out later what failed there.
 
-Owns: collecting a plan's arguments, calling its executable, and the memory of the latest programs. May import `cache`, `backend`,
-`events`, `trace`, `errors`.
+Owns: collecting a plan's arguments, calling its executable, and the memory of the latest programs. May import `cache`, `shadow`,
+`backend`, `events`, `trace`, `errors`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from . import backend
+from . import backend, shadow
 from .cache import Plan
+from .config import config
 from .errors import ExecutionError
 from .trace import Source
 
@@ -57,6 +58,7 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
             scalars = [source.scalars() for source in sources]
             packed = [np.array([scalars[s][kind][slot] for s, slot in slots], _VECTOR[kind]) for kind, slots in plan.scalars]
         try:
+            inputs = shadow.hold(plan, arguments, packed, executable is plan.executable) if config.shadow else None
             outputs = executable(arguments, packed)
         except Exception as error:
             for argument in arguments:
@@ -64,6 +66,8 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
                     raise argument.error from None
             last = f"the last recorded at {plan.site or 'an unknown line'}"
             raise ExecutionError(f"running a program of {plan.operations} operations, {last}, failed: {error}") from error
+        if inputs is not None:
+            shadow.ran(inputs, outputs)
         _latest.append((weakref.ref(outputs[plan.smallest]), plan))
     placed = [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
     return placed, outputs

@@ -12,6 +12,7 @@ import importlib
 
 from .interpreter import Schedule, evaluate
 from .registry import kernels
+from .stepping import Step, run_node, steps
 
 for _family in (
     "binary",
@@ -32,4 +33,4 @@ for _family in (
 ):
     importlib.import_module(f"{__name__}.{_family}")
 
-__all__ = ["Schedule", "evaluate", "kernels"]
+__all__ = ["Schedule", "Step", "evaluate", "kernels", "run_node", "steps"]

@@ -24,7 +24,7 @@ _asarray = np.asarray
 _Step = tuple[Callable[..., Any], list[int], Any, list[int], tuple[int, ...], Node]
 
 
-def _in_order(outputs: Sequence[Expr]) -> list[Node]:
+def in_order(outputs: Sequence[Expr]) -> list[Node]:
     """The nodes below the outputs in the order in which they were first recorded: an expression is numbered after its operands."""
     stack = [e.node for e in outputs if e.node is not None]
     found = set(stack)
@@ -58,7 +58,7 @@ class Schedule:
         places: dict[Expr, int] = {}
         find = places.get
         drafts = []
-        for node in _in_order(outputs):
+        for node in in_order(outputs):
             operands = []
             for expr in node.inputs:
                 register = find(expr)
