@@ -104,6 +104,23 @@ def test_the_device_is_registered_anew_after_a_context_reset():
     assert done.stdout.strip() == "True [3.0, 6.0] [[1]]"
 
 
+def test_gradients_on_the_device_leave_plain_code_alone():
+    """What TensorFlow's gradient functions keep for later use is kept for each device."""
+
+    def devices():
+        x = tf.ones([3, 2, 4])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(x * x)
+        return {t.device[-5:] for t in (x, y, tape.gradient(y, x))}
+
+    with lazy_tf.device():
+        assert devices() == {"AZY:0"}
+    assert devices() == {"CPU:0"}
+    with lazy_tf.device():
+        assert devices() == {"AZY:0"}
+
+
 def test_registering_twice_is_harmless():
     lazy_tf.register()
     lazy_tf.register()

@@ -37,6 +37,7 @@ def register() -> None:
             capi.forget_context()
             callbacks.install(DEVICE)
             inspection.install()
+            capi.separate_constants()
             _registered = context
 
 
