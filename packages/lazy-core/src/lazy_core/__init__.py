@@ -16,6 +16,7 @@ from .barrier import barrier
 from .config import config, options, strict
 from .dump import explain, graph
 from .errors import LazyError
+from .nans import first_nan
 from .report import report, reset_report
 from .shape import Shape
 
@@ -28,6 +29,7 @@ __all__ = [
     "errors",
     "events",
     "explain",
+    "first_nan",
     "frontend",
     "graph",
     "ir",

@@ -2,8 +2,8 @@
 
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
 once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
-expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `shadow`,
-`backend`, `trace`, `events`.
+expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `history`,
+`shadow`, `backend`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from . import backend, events, plans, programs, shadow, tiers, trace
+from . import backend, events, history, plans, programs, shadow, tiers, trace
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError
@@ -64,11 +64,14 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
             failure = None
             results: Any = [()] * len(sources)
             if any(live):
+                kept = history.begin(live, sources)
                 try:
                     results = _run(tuple(live), sources, cause, host_read, native)
                 except ExecutionError as error:
                     failure = error
                     results = _run_separately(tuple(live), sources)
+                if kept is not None:
+                    history.end(kept, results if failure is None else None)
         except BaseException:
             shadow.drop()
             for source in begun:
