@@ -33,6 +33,21 @@ def test_autoload_without_a_binary_is_silent_and_an_explicit_import_says_what_is
     assert done.stderr == ""
 
 
+def test_beside_another_accelerator_only_an_explicit_import_registers_the_device() -> None:
+    done = run(
+        "import torch\n"
+        "torch.backends.cuda.is_built, torch.cuda.device_count = lambda: True, lambda: 1\n"
+        "torch.__spec__._initializing = True\n"
+        "torch._import_device_backends()\n"  # what `import torch` ends with
+        "torch.__spec__._initializing = False\n"
+        "print(torch._C._get_privateuse1_backend_name())\n"
+        "import lazy_torch\n"
+        "print(torch.ones(2, device='lazy').device)\n",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert done.stdout.split() == ["privateuseone", "lazy:0"], done.stdout + done.stderr
+
+
 def test_a_built_extension_is_found_again_and_copied() -> None:
     path = build.find()
     assert path is not None and path.is_file()

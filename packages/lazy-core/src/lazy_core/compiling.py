@@ -1,8 +1,9 @@
 """Compiling in the background, so that no new graph stalls the program that records it.
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
-found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation; XLA does not. May import `programs`,
-`plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`.
+found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation: that counts as learning, and the next
+job waits until so much is allowed. XLA does not hold it: it runs in a thread of lower priority. May import `programs`, `plans`, `cache`,
+`disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import events, lowering, programs, trace
+from . import background, events, lowering, programs, trace
+from .allowance import allowance
 from .cache import Plan
 from .config import config
 from .disk import disk
@@ -23,7 +25,9 @@ _wanted: collections.deque[Callable[[], None]] = collections.deque()
 _changed = threading.Condition()
 _threads: list[threading.Thread] = []
 _busy = 0
+_awaited = 0  # threads that wait for all of it
 _stopping = False
+_POLL_SECONDS = 0.02
 
 
 def submit(plan: Plan, cause: str) -> None:
@@ -50,9 +54,15 @@ def cancel() -> None:
 
 
 def wait(timeout: float | None = None) -> bool:
-    """Wait until nothing is being compiled; returns whether that came true in time (seconds)."""
+    """Wait until nothing is being compiled; returns whether that came true in time (seconds). Meanwhile nothing is put off."""
+    global _awaited
     with _changed:
-        return _changed.wait_for(lambda: not _wanted and not _busy, timeout)
+        _awaited += 1
+        _changed.notify_all()
+        try:
+            return _changed.wait_for(lambda: not _wanted and not _busy, timeout)
+        finally:
+            _awaited -= 1
 
 
 def remember_verdict(graph: lowering.Graph, verdict: str) -> None:
@@ -81,11 +91,18 @@ def _work() -> None:
                 if _threads and threading.current_thread() in _threads:
                     _threads.remove(threading.current_thread())
                 return
+            while not (_stopping or _awaited or allowance.permits()):
+                _changed.wait(_POLL_SECONDS)
+            if _stopping or not _wanted:
+                continue
             job = _wanted.popleft()
             _busy += 1
+        begin = time.thread_time()
         try:
-            job()
+            with background.polite():
+                job()
         finally:
+            allowance.spend(time.thread_time() - begin)
             del job
             with _changed:
                 _busy -= 1
@@ -102,7 +119,7 @@ def _compile(plan: Plan, cause: str) -> None:
         if known == b"native":
             trial.decide("native", "measured faster in an earlier process")
             return
-        executable, donated = programs.find(graph, plan.free, cause, background=True)
+        executable, donated = programs.find(graph, plan.free, cause, unhurried=True)
     except Exception as error:  # whatever the compiler raises: the trace goes on natively, and the report says why
         trial.decide("native", f"compiling it failed: {error}")
         return
@@ -118,7 +135,7 @@ def _compile(plan: Plan, cause: str) -> None:
 def _compile_undonated(plan: Plan, cause: str) -> None:
     assert plan.graph is not None
     try:
-        plan.undonated = programs.find(plan.graph, (), cause, background=True)[0]
+        plan.undonated = programs.find(plan.graph, (), cause, unhurried=True)[0]
     except Exception as error:  # as above
         if plan.trial is not None:
             plan.trial.decide("native", f"compiling a variant failed: {error}")
@@ -139,11 +156,11 @@ atexit.register(_at_exit)
 
 
 def _after_fork_in_child() -> None:
-    global _changed, _busy
+    global _changed, _busy, _awaited
     _changed = threading.Condition()
     _wanted.clear()
     _threads.clear()
-    _busy = 0
+    _busy = _awaited = 0
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,13 +6,12 @@ Owns: the order of the levels, the choice of what to donate, and the causes of c
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 
-from . import backend, causes, dump, events, lowering, progress
+from . import backend, background, causes, dump, events, lowering, progress
 from .cache import cache
 from .disk import disk
 from .errors import ExecutionError, LazyError
@@ -35,7 +34,7 @@ def known(graph: lowering.Graph, donatable: Sequence[int]) -> tuple[backend.Exec
 
 
 def find(
-    graph: lowering.Graph, donatable: Sequence[int], cause: str, background: bool = False
+    graph: lowering.Graph, donatable: Sequence[int], cause: str, unhurried: bool = False
 ) -> tuple[backend.Executable, tuple[int, ...]]:
     """The program of a graph and the positions of the arguments that it takes the memory of.
 
@@ -43,7 +42,7 @@ def find(
         graph: what to compute.
         donatable: positions of leaves that nobody else holds.
         cause: why it is needed, for the report.
-        background: nobody waits for it.
+        unhurried: nobody waits for it.
 
     Raises:
         ExecutionError: lowering or compiling failed.
@@ -54,7 +53,7 @@ def find(
     if found is not None:
         return found
     try:
-        executable = _load_or_compile(graph, donated, cause, background)
+        executable = _load_or_compile(graph, donated, cause, unhurried)
     except LazyError:
         raise
     except Exception as error:
@@ -89,7 +88,7 @@ def _variant(
     return best if missed < WORTH_COMPILING_BYTES else None
 
 
-def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str, background: bool) -> backend.Executable:
+def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str, unhurried: bool) -> backend.Executable:
     structure = lowering.text_of(graph)
     if structure is not None:
         structure += f"\ndonate {donated}"
@@ -111,7 +110,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
     if executable is not None:
         events.count("disk_hits")
     else:
-        executable, payload = _compile(graph, program, cause, begin, background)
+        executable, payload = _compile(graph, program, cause, begin, unhurried)
     causes.remember(graph)
     if structure is not None and payload is not None:
         disk.put("index", structure, program.text.encode())
@@ -125,14 +124,17 @@ def _storable(text: str) -> bool:
 
 
 def _compile(
-    graph: lowering.Graph, program: backend.Program, cause: str, begin: float, background: bool
+    graph: lowering.Graph, program: backend.Program, cause: str, begin: float, unhurried: bool
 ) -> tuple[backend.Executable, bytes | None]:
     place = causes.site(graph)
     why = f"{causes.explain(graph)}; needed for {cause}"
     events.forbid("compile", why, place)
     what = f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"
-    with contextlib.nullcontext() if background else progress.line(what):
-        executable = program.compile()
+    if unhurried:
+        executable = background.in_back(program.compile)
+    else:
+        with progress.line(what):
+            executable = program.compile()
     seconds = time.perf_counter() - begin
     events.count("compiles")
     events.count("compile_seconds", seconds)

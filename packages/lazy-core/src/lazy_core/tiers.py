@@ -27,9 +27,12 @@ from .trace import Source
 
 # Looking a program up, collecting its arguments and handing them to the device takes about this long, whatever the program does.
 DISPATCH_SECONDS = 60e-6
-# How many timed runs of each tier decide, after one to warm up.
+# How many timed runs of each tier decide.
 _TIMED_RUNS = 3
-# A run this many times faster than the other tier's best decides at once.
+# The tiers are timed in blocks, each after so many runs that do not count: what a tier ran on, such as a pool of threads that still
+# spins, may disturb the other one for some milliseconds, and a first run has buffers to find.
+_WARM_RUNS = 2
+# A best run this many times shorter than the other tier's decides at once.
 _CLEAR = 1.5
 
 
@@ -58,6 +61,7 @@ class Trial:
     compiled_seconds: float = float("inf")
     timed_native: int = 0
     timed_compiled: int = 0
+    warm: int = 0  # runs of the present block so far that do not count
 
     def row(self) -> TraceRow:
         """This trial as a report shows it."""
@@ -66,28 +70,31 @@ class Trial:
         return TraceRow(self.site, self.operations, tier, self.reason, self.native_runs, self.compiled_runs, *times)
 
     def next_tier(self) -> str:
-        """The tier of the next run, once the program is there: compiled to warm up, then in turns until there is a verdict."""
+        """The tier of the next run, once the program is there: a block of compiled runs, then one of native ones, until the verdict."""
         if self.verdict is not None:
             return self.verdict
-        if self.compiled_runs == 0 or self.timed_compiled <= self.timed_native:
-            return "compiled"
-        return "native"
+        return "compiled" if self.timed_compiled < _TIMED_RUNS else "native"
 
-    def note(self, tier: str, seconds: float) -> None:
-        """Add a timed run, and decide if that is enough."""
+    def note(self, tier: str, seconds: float) -> bool:
+        """Add a run that was waited for; returns whether that settled the matter."""
+        if self.warm < _WARM_RUNS:
+            self.warm += 1
+            return False
         if tier == "native":
             self.timed_native += 1
             self.native_seconds = min(self.native_seconds, seconds)
         else:
             self.timed_compiled += 1
             self.compiled_seconds = min(self.compiled_seconds, seconds)
-        if not self.timed_compiled:
-            return
+            if self.timed_compiled == _TIMED_RUNS:
+                self.warm = 0
+        if self.timed_compiled < _TIMED_RUNS:
+            return False
         mine, other = self.compiled_seconds + DISPATCH_SECONDS, self.native_seconds
-        # Other load may make a run slow, but not fast: what is clearly faster is believed at once, what is slower is timed again.
-        clear = self.timed_native and mine * _CLEAR < other
-        if clear or (self.timed_compiled >= _TIMED_RUNS and self.timed_native >= _TIMED_RUNS - 1):
+        # What is clearly faster or slower than the native runs so far is believed; else those are timed once more, under the same load.
+        if max(mine, other) > _CLEAR * min(mine, other) or self.timed_native >= _TIMED_RUNS:
             self.decide("compiled" if mine <= other else "native")
+        return self.verdict is not None
 
     def native_elsewhere(self, seconds: float) -> None:
         """A frontend's own library runs the same trace in so many seconds: there is no need to time the interpreter."""
@@ -98,7 +105,7 @@ class Trial:
         """Measure again."""
         self.verdict = None
         self.reason = "being measured again"
-        self.timed_native = self.timed_compiled = 0
+        self.timed_native = self.timed_compiled = self.warm = 0
         self.compiled_seconds = float("inf")
 
     def decide(self, verdict: str, reason: str = "") -> None:
@@ -172,8 +179,8 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
     if only_native or (trial is not None and (plan.executable is None or trial.next_tier() == "native")):
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
-        if trial is not None and plan.executable is not None and trial.verdict is None:
-            trial.note("native", seconds)
+        if trial is not None and plan.executable is not None and trial.verdict is None and not only_native:
+            _note(plan, trial, "native", seconds)
         if trial is not None and trial.verdict == "native":
             _settle(sources, native=True)
         return results
@@ -196,14 +203,16 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
         trial.compiled_runs += 1
         if trial.verdict is None:
             backend.wait(outputs)
-            if trial.compiled_runs > 1:
-                trial.note("compiled", time.perf_counter() - begin)
-                if trial.verdict is not None and plan.graph is not None:
-                    compiling.remember_verdict(plan.graph, trial.verdict)
+            _note(plan, trial, "compiled", time.perf_counter() - begin)
     if host_read:
         events.host_read_at(cause, plan.read_site)
     events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
     return results
+
+
+def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
+    if trial.note(tier, seconds) and plan.graph is not None and trial.verdict is not None:
+        compiling.remember_verdict(plan.graph, trial.verdict)
 
 
 def _plan(live: plans.Live, sources: list[Source], cause: str, seconds: float) -> Plan:

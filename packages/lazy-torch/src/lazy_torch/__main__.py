@@ -21,6 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(build.build(chosen.into) if chosen.into else build.find() or build.build())
         else:
             print(f"binary: {build.find() or 'none for this torch; run: python -m lazy_torch build'}")
+            if (other := autoload.other_accelerator()) is not None:
+                print(
+                    f"`import torch` does not register the device, because torch cannot compute gradients on {other} beside it; "
+                    "`import lazy_torch` does"
+                )
             if autoload.error is not None:
                 print(f"autoload failed: {autoload.error!r}")
     except build.BuildError as problem:

@@ -21,16 +21,25 @@ error: BaseException | None = None  # what went wrong in `register`, for `python
 
 
 def register() -> None:
-    """Register the device if that takes no building; otherwise leave everything to an explicit `import lazy_torch`."""
+    """Register the device if that takes no building and harms no other; otherwise leave everything to an explicit `import lazy_torch`."""
     global error
     try:
-        path = build.find()
-        if path is not None:
+        if other_accelerator() is None and build.find() is not None:
             activate()
             return
     except Exception as problem:
         error = problem
     _forget_package()
+
+
+def other_accelerator() -> str | None:
+    """The accelerator that this torch can use already, or None.
+
+    Torch's autograd engine knows one accelerator a process, and prefers one from outside: while the device "lazy" is registered, a
+    backward pass on CUDA fails (`opt_ready_stream && opt_parent_stream`). So nobody gets it who did not import this package.
+    """
+    # Counting asks the driver's management library, so that CUDA is not started and a later fork stays possible.
+    return "cuda" if torch.backends.cuda.is_built() and torch.cuda.device_count() > 0 else None
 
 
 def activate() -> None:
@@ -56,8 +65,9 @@ def activate() -> None:
     composed.install()  # before the recorder takes every operation that is left
     native.register()
     native.set_tier({"compiled": 1, "native": 2}.get(os.environ.get("LAZY_TIER", ""), int(_accelerated())))
-    from . import device, dlpack, inspection, modules, optim
+    from . import awake, device, dlpack, inspection, modules, optim
 
+    native.set_wake_after(awake.delay())
     torch._register_device_module(DEVICE, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True)
     inspection.install()

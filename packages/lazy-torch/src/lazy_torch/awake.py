@@ -1,16 +1,27 @@
 """Importing what recording takes, in the background: jax, the core and the builders take over a second, which nobody should wait for.
 
-Owns: the thread that does it.  Until it is done operations run natively.  Imports nothing of the package at the top.
+Owns: when that begins, and the thread that does it.  Until it is done operations run natively.  Imports nothing of the package at the top.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import threading
 
 from . import build
 
 _thread: threading.Thread | None = None
+
+
+def delay() -> float:
+    """For how many seconds a program runs natively before anything is imported for it: that must take a small part of its time."""
+    try:
+        percent = float(os.environ.get("LAZY_LEARN_PERCENT", "20"))
+    except ValueError:  # core's settings say what is wrong with it, once they are read
+        percent = 20.0
+    return 20 / percent if percent > 0 else math.inf
 
 
 def start() -> None:
@@ -22,9 +33,16 @@ def start() -> None:
 
 
 def _import() -> None:
-    from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, 50e-6))  # see `lazy_core.background`, which cannot be imported before the rest
+    try:
+        from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
 
-    mapping.load()
+        mapping.load()
+    finally:
+        from lazy_core import background
+
+        background.usual_interval(usual)
     build.native().set_awake()
 
 

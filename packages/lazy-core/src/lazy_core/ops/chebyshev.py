@@ -1,8 +1,8 @@
 """Chebyshev series of functions that XLA lacks, for operands of f64.
 
 Owns: the pieces that each function is cut into, and the variable in which each piece is smooth.  The coefficients are no tables: each
-series is fitted once a process, in f64 at Chebyshev's nodes, to SciPy's values of the function (SciPy comes with jax).  Imports jax, numpy
-and scipy.
+series is fitted once a process, in f64 at Chebyshev's nodes, to SciPy's values of the function (SciPy comes with jax).  Imports jax and
+numpy, and scipy where a series is first fitted.
 
 Sources: the forms are the classical ones (Abramowitz and Stegun 9.1, 9.4, 9.8, 10.4; Shepherd and Laframboise 1981 for erfcx): a power
 series times a Chebyshev series near the origin, modulus and phase far from it.
@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
-from scipy import special
+
+
+@functools.cache
+def _special() -> Any:
+    from scipy import special  # takes a quarter of a second, which most programs need not spend
+
+    return special
+
 
 _EDGE = 8.0  # between the two pieces of J and Y
 _NEAR = 2.0  # of K
@@ -57,7 +64,7 @@ def _phase(x: Any, order: int) -> Any:
 def _modulus(order: int, t: Any) -> tuple[Any, Any]:
     """P and Q of order 0 or 1 as functions of t = (8 / x)^2, by the definition that J = P cos - Q sin and Y = P sin + Q cos."""
     x = _EDGE / np.sqrt(t)
-    j, y = ((special.j0, special.y0), (special.j1, special.y1))[order]
+    j, y = ((_special().j0, _special().y0), (_special().j1, _special().y1))[order]
     chi, scale = _phase(x, order), np.sqrt(math.pi * x / 2)
     return scale * (j(x) * np.cos(chi) + y(x) * np.sin(chi)), scale * (y(x) * np.cos(chi) - j(x) * np.sin(chi)) * x / _EDGE
 
@@ -89,21 +96,21 @@ def _far(x: Any, order: int, second: bool) -> Any:
 
 
 def _j0_near(s: Any) -> Any:
-    return special.j0(np.sqrt(s))
+    return _special().j0(np.sqrt(s))
 
 
 def _j1_near(s: Any) -> Any:
-    return special.j1(np.sqrt(s)) / np.sqrt(s)
+    return _special().j1(np.sqrt(s)) / np.sqrt(s)
 
 
 def _y0_near(s: Any) -> Any:
     x = np.sqrt(s)
-    return special.y0(x) - 2 / math.pi * np.log(x) * special.j0(x)
+    return _special().y0(x) - 2 / math.pi * np.log(x) * _special().j0(x)
 
 
 def _y1_near(s: Any) -> Any:
     x = np.sqrt(s)
-    return (special.y1(x) - 2 / math.pi * (np.log(x) * special.j1(x) - 1 / x)) / x
+    return (_special().y1(x) - 2 / math.pi * (np.log(x) * _special().j1(x) - 1 / x)) / x
 
 
 def _near(fn: Callable[[Any], Any], x: Any) -> Any:
@@ -148,28 +155,28 @@ def _from_zero(x: Any, value: Any, at_zero: float) -> Any:
 
 def _k0_near(s: Any) -> Any:
     x = np.sqrt(s)
-    return special.k0(x) + np.log(x / 2) * special.i0(x)
+    return _special().k0(x) + np.log(x / 2) * _special().i0(x)
 
 
 def _k1_near(s: Any) -> Any:
     x = np.sqrt(s)
-    return x * (special.k1(x) - np.log(x / 2) * special.i1(x))
+    return x * (_special().k1(x) - np.log(x / 2) * _special().i1(x))
 
 
 def _k0_far(t: Any) -> Any:
-    return special.k0e(_NEAR / t) * np.sqrt(_NEAR / t)
+    return _special().k0e(_NEAR / t) * np.sqrt(_NEAR / t)
 
 
 def _k1_far(t: Any) -> Any:
-    return special.k1e(_NEAR / t) * np.sqrt(_NEAR / t)
+    return _special().k1e(_NEAR / t) * np.sqrt(_NEAR / t)
 
 
 def _i0_near(s: Any) -> Any:
-    return special.i0(np.sqrt(s))
+    return _special().i0(np.sqrt(s))
 
 
 def _i1_near(s: Any) -> Any:
-    return special.i1(np.sqrt(s)) / np.sqrt(s)
+    return _special().i1(np.sqrt(s)) / np.sqrt(s)
 
 
 def _scaled(near: Any, far: Callable[[Any], Any], x: Any) -> Any:
@@ -202,20 +209,20 @@ def _zeta(x: Any) -> Any:
 
 
 def _airy(x: Any) -> Any:
-    return special.airy(x)[0]
+    return _special().airy(x)[0]
 
 
 def _airy_right(t: Any) -> Any:
     zeta = _zeta(_RIGHT) / t
     x = (1.5 * zeta) ** (2 / 3)
-    return special.airye(x)[0] * 2 * math.sqrt(math.pi) * x**0.25
+    return _special().airye(x)[0] * 2 * math.sqrt(math.pi) * x**0.25
 
 
 def _airy_waves(t: Any) -> tuple[Any, Any, Any]:
     """(P, Q, zeta) with t = (zeta(5) / zeta)^2, from Ai and Bi left of -5."""
     zeta = _zeta(-_LEFT) / np.sqrt(t)
     z = (1.5 * zeta) ** (2 / 3)
-    ai, _, bi, _ = special.airy(-z)
+    ai, _, bi, _ = _special().airy(-z)
     theta, scale = zeta - math.pi / 4, math.sqrt(math.pi) * z**0.25
     return scale * (ai * np.cos(theta) - bi * np.sin(theta)), scale * (ai * np.sin(theta) + bi * np.cos(theta)), zeta
 
@@ -253,7 +260,7 @@ _K = 3.75
 def _erfcx_right(t: Any) -> Any:
     """(1 + 2 x) erfcx(x) for t = (x - k) / (x + k)."""
     x = _K * (1 + t) / (1 - t)
-    return (1 + 2 * x) * special.erfcx(x)
+    return (1 + 2 * x) * _special().erfcx(x)
 
 
 def erfcx(x: Any) -> Any:

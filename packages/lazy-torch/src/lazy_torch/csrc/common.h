@@ -223,6 +223,7 @@ struct State {
   std::vector<at::Tensor> computed;    // between native() and finish()
   uint64_t immediate_operations = 0, immediate_traces = 0, run_in_trace = 0;
   double learning_seconds = 0;
+  std::atomic<double> wake_after{0};   // seconds from the first wish to record until importing it begins
   std::atomic<bool> awake{false};      // the Python part is imported
   bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long

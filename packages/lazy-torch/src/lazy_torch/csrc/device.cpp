@@ -293,6 +293,13 @@ static PyObject* py_set_tier(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_set_wake_after(PyObject*, PyObject* arg) {
+  const double seconds = PyFloat_AsDouble(arg);
+  if (PyErr_Occurred()) return nullptr;
+  state().wake_after = seconds;
+  Py_RETURN_NONE;
+}
+
 static PyObject* py_set_awake(PyObject*, PyObject*) {
   state().awake = true;
   Py_RETURN_NONE;
@@ -585,6 +592,7 @@ static PyMethodDef methods[] = {
     {"native", py_native, METH_NOARGS, "See lazy_core.trace.Source.native."},
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
+    {"set_wake_after", py_set_wake_after, METH_O, "For so many seconds after the first question lazy_torch.awake is not asked to import anything."},
     {"set_awake", py_set_awake, METH_NOARGS, "lazy_torch.tensor is imported: recording may begin."},
     {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},
     {"finish", py_finish, METH_VARARGS, "See lazy_core.trace.Source.finish."},

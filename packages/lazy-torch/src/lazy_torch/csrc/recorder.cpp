@@ -7,6 +7,7 @@
 #include <ATen/core/enum_tag.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/AutogradState.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/library.h>
@@ -668,9 +669,13 @@ std::unordered_set<uint64_t>& learned() {
 // So often must a trace have begun alike, natively, before more of it is recorded.
 constexpr int kSightsToLearn = 2;
 
-// Have the Python part imported, in the background.
+// Have the Python part imported, in the background, once the program has run for some time.
 void wake() {
+  using Clock = std::chrono::steady_clock;
+  static const Clock::time_point begin = Clock::now();
   static std::atomic<bool> asked{false};
+  if (asked.load(std::memory_order_relaxed)) return;
+  if (std::chrono::duration<double>(Clock::now() - begin).count() < state().wake_after.load(std::memory_order_relaxed)) return;
   if (asked.exchange(true)) return;
   Gil gil;
   Ref module(PyImport_ImportModule("lazy_torch.awake"));
@@ -799,6 +804,13 @@ struct Nested {
   ~Nested() { nested--; }
 };
 
+// Have backward passes run in the thread that asks for them, as the CPU's do. A thread of their own would have a second pool of OpenMP workers,
+// and whichever pool has just worked spins on the cores that the other one needs.
+inline void one_thread() {
+  c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+  if (C10_UNLIKELY(autograd.get_multithreading_enabled())) autograd.set_multithreading_enabled(false);
+}
+
 struct Kernel final : c10::OperatorKernel {
   Op& op;
   explicit Kernel(Op* o) : op(*o) {}
@@ -808,6 +820,7 @@ struct Kernel final : c10::OperatorKernel {
   }
   void run(const c10::OperatorHandle& handle, Stack* stack) {
     State& s = state();
+    one_thread();
     if (C10_UNLIKELY(s.due.load(std::memory_order_relaxed)) && !op.is_zero && !nested) cut(s.due.load());
     if (C10_UNLIKELY(op.cpu_indices)) upload_cpu_indices(op, stack);
     const bool lazy_bits = op.is_clone && ((stack->end() - op.nargs)->toTensor().is_conj() || (stack->end() - op.nargs)->toTensor().is_neg());

@@ -1,0 +1,89 @@
+"""Working in the background without being felt: what threads that nobody waits for owe to the threads of the program.
+
+Owns: `polite`, for work that holds the interpreter's lock, and `in_back`, for work that does not.  Imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+# Libraries release the interpreter's lock in each operation. By default Python lets another thread keep it for 5 ms then, which makes
+# a step of 50 operations wait for a quarter of a second.
+SWITCH_SECONDS = 50e-6
+# How much nicer than the program: a thread of the program that wants the same core gets nine tenths of it.
+NICER = 10
+
+_lock = threading.Lock()
+_working = 0
+_usual = 0.0
+_back: ThreadPoolExecutor | None = None
+
+
+@contextlib.contextmanager
+def polite() -> Iterator[None]:
+    """While it lasts, whoever wants the interpreter's lock gets it after 50 us; afterwards the process's own interval holds again."""
+    global _working, _usual
+    with _lock:
+        _working += 1
+        if _working == 1:
+            _usual = sys.getswitchinterval()
+            sys.setswitchinterval(min(_usual, SWITCH_SECONDS))
+    try:
+        yield
+    finally:
+        with _lock:
+            _working -= 1
+            if _working == 0:
+                sys.setswitchinterval(_usual)
+
+
+def usual_interval(seconds: float) -> None:
+    """Have this interval hold again once nobody works in the background: for who shortened it before this module could be imported."""
+    global _usual
+    with _lock:
+        _usual = seconds
+        if not _working:
+            sys.setswitchinterval(seconds)
+
+
+def step_back() -> None:
+    """Let other threads go before the calling one, for good: only a privileged process may take that back.
+
+    Threads that it starts inherit this. Where threads have no priorities of their own, nothing happens.
+    """
+    if sys.platform == "linux":  # elsewhere priorities belong to processes
+        thread = threading.get_native_id()
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
+
+
+def in_back(work: Callable[[], Result]) -> Result:
+    """What `work` returns, found in a thread that has stepped back: it is meant for native code that holds no locks of the interpreter.
+
+    A thread of low priority that holds such a lock would make the program wait for it, so what runs Python stays where it is.
+    """
+    global _back
+    with _lock:
+        if _back is None:
+            _back = ThreadPoolExecutor(os.cpu_count(), "lazy-back", initializer=step_back)
+    return _back.submit(work).result()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _working, _back
+    _lock, _back = threading.Lock(), None
+    if _working:  # the thread that would restore it is gone
+        sys.setswitchinterval(_usual)
+    _working = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
