@@ -8,7 +8,7 @@ import pytest
 from jax import numpy as jnp
 
 import lazy_core
-from lazy_core import errors, ir, ops, random, shadow, values
+from lazy_core import cli, errors, ir, ops, random, shadow, values
 from lazy_core.cache import cache
 from lazy_core.native import registry as kernels
 from lazy_core.ops import REGISTRY, registry
@@ -297,3 +297,26 @@ def test_a_wrong_setting_is_refused(name, given):
     """With what it must be."""
     with pytest.raises(ValueError, match=f"{name} must be"), lazy_core.options(**{name: given}):
         pass
+
+
+def test_the_command_shadows_a_script(tmp_path, capfd):
+    """`lazy run --shadow`: everything is compiled, a difference makes the exit status 3, and the report has it."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys, numpy as np\n"
+        "from lazy_core import barrier, ops, values\n"
+        "x = values.from_host(np.ones(5, np.float32))\n"
+        "for _ in range(4):\n"
+        "    y = ops.REGISTRY[sys.argv[1]](x)\n"
+        "    barrier()\n"
+    )
+    run = ["run", "--shadow", "--frontend", "none", str(script)]
+    with pytest.MonkeyPatch.context() as patch, planted("wrong_sin", lambda x: jnp.sin(x) + 1, np.sin), warnings.catch_warnings():
+        warnings.simplefilter("ignore", shadow.ShadowWarning)
+        patch.delenv("LAZY_TIER", raising=False)
+        assert cli.main([*run, "cos"]) == 0
+        assert counted() == (4, 0)
+        assert cli.main([*run, "wrong_sin"]) == 3
+    shown = capfd.readouterr().err
+    assert "wrong_sin(f32[5]) given equal operands" in shown
+    assert "program.py:5" in shown

@@ -13,18 +13,23 @@ __version__ = "0.1.0"
 
 from . import errors, events, frontend, ir, ops, storage, trace, values
 from .barrier import barrier
+from .capture import capture
 from .config import config, options, strict
 from .dump import explain, graph
 from .errors import LazyError
 from .nans import first_nan
+from .notebook import attach as _attach
 from .report import report, reset_report
 from .shape import Shape
+
+_attach(values.Value)
 
 __all__ = [
     "LazyError",
     "Shape",
     "__version__",
     "barrier",
+    "capture",
     "config",
     "errors",
     "events",

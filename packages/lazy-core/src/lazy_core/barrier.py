@@ -64,14 +64,14 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
             failure = None
             results: Any = [()] * len(sources)
             if any(live):
-                kept = history.begin(live, sources)
+                kept = history.begin(live, sources, cause)
                 try:
                     results = _run(tuple(live), sources, cause, host_read, native)
                 except ExecutionError as error:
                     failure = error
                     results = _run_separately(tuple(live), sources)
                 if kept is not None:
-                    history.end(kept, results if failure is None else None)
+                    history.end(kept, results, failure)
         except BaseException:
             shadow.drop()
             for source in begun:

@@ -4,20 +4,25 @@ Owns: argument parsing and what is printed.  Imports frontends only through thei
 
     lazy doctor                                  versions, devices, the disk cache, settings, installed frontends, what is missing
     lazy run [--frontend numpy] script.py ...    run a script with a frontend enabled and print the report
+    lazy run --shadow script.py ...              the same; what compiled programs compute is computed natively too, and compared
+    lazy run bug.lzt                             replay a capsule (lazy_core.capture), natively and compiled
     lazy report FILE [--html PAGE]               show a report that a program wrote (LAZY_REPORT=FILE python program.py)
-    lazy graph FILE [NUMBER]                     show a compiled graph of such a report, as text, StableHLO, Graphviz or HTML
+    lazy graph FILE [NUMBER]                     show a graph of such a report or of a capsule, as text, StableHLO, Graphviz or HTML
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 
-from . import __version__, backend, dump, frontend, page
+from . import __version__, backend, dump, frontend, page, replays
+from .barrier import barrier
 from .config import Config, config
 from .disk import disk
 from .errors import LazyError
@@ -31,29 +36,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     doctor = commands.add_parser("doctor", help="versions, devices, the disk cache, settings, frontends and what is missing")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
-    run = commands.add_parser("run", help="run a script with a frontend enabled, then print the report")
-    run.add_argument("--frontend", default="numpy", help="an installed frontend that can run scripts (default: numpy)")
+    run = commands.add_parser("run", help="run a script with a frontend enabled, then print the report; or replay a capsule (.lzt)")
+    run.add_argument(
+        "--frontend", help="an installed frontend that can run scripts (default: numpy); none for a script that chooses its device"
+    )
+    run.add_argument("--shadow", action="store_true", help="compute what compiled programs compute natively too, and compare")
+    run.add_argument("--shadow-every", type=int, metavar="N", help="the same for every Nth run of each program")
     run.add_argument("--json", metavar="FILE", help="also write the report to this file as JSON")
-    run.add_argument("script", help="the script to run")
+    run.add_argument("script", help="the script to run, or the capsule to replay")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     shown = commands.add_parser("report", help="show a report that a program wrote: LAZY_REPORT=FILE python program.py")
     shown.add_argument("file", help="the JSON report")
     shown.add_argument("--html", metavar="PAGE", help="write it as one self-contained HTML page instead")
-    drawn = commands.add_parser("graph", help="show a compiled graph of a report")
-    drawn.add_argument("file", help="the JSON report")
+    drawn = commands.add_parser("graph", help="show a compiled graph of a report, or a graph of a capsule")
+    drawn.add_argument("file", help="the JSON report, or the capsule (.lzt)")
     drawn.add_argument("number", type=int, nargs="?", help="which graph (default: the latest)")
     drawn.add_argument("--format", choices=("text", "stablehlo", "dot", "html"), default="text")
     args = parser.parse_args(argv)
     if args.command == "doctor":
         return _doctor(args.json)
-    if args.command == "run":
-        return _run(args)
+    file = args.script if args.command == "run" else args.file
     try:
-        with open(args.file, encoding="utf-8") as file:
-            read = Report.from_json(file.read())
+        if args.command == "run":
+            return replays.run(file) if file.endswith(replays.SUFFIX) else _run(args)
+        if args.command == "graph" and file.endswith(replays.SUFFIX):
+            return replays.graph(file, args.number, args.format)
+        with open(file, encoding="utf-8") as opened:
+            read = Report.from_json(opened.read())
         return _report(read, args.html) if args.command == "report" else _graph(read, args.number, args.format)
     except (OSError, ValueError) as error:
-        print(f"lazy: {args.file}: {error}", file=sys.stderr)
+        print(f"lazy: {error}" if file in str(error) else f"lazy: {file}: {error}", file=sys.stderr)
         return 2
 
 
@@ -105,21 +117,41 @@ def _doctor(as_json: bool) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    name = args.frontend or ("numpy" if "numpy" in frontend.names() else "none")
     try:
-        chosen = frontend.load(args.frontend)
+        chosen = frontend.load(name) if name != "none" else None
     except LazyError as error:
         print(f"lazy: {error}", file=sys.stderr)
         return 2
-    runner = getattr(chosen, "run_script", None)
-    if runner is None:
-        print(f"lazy: frontend {args.frontend!r} has no way to run unchanged scripts; run the script with python", file=sys.stderr)
-        return 2
-    status = int(runner(args.script, args.arguments) or 0)
-    report().show(sys.stderr)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            file.write(report().to_json())
-    return status
+    runner = getattr(chosen, "run_script", _run_plainly)
+    if args.shadow or args.shadow_every:
+        config.set("shadow", args.shadow_every or 1)
+        if "LAZY_TIER" not in os.environ:  # what never compiles would never be compared
+            config.set("tier", "compiled")
+    try:
+        status = int(runner(args.script, args.arguments) or 0)
+        barrier()
+    finally:
+        report().show(sys.stderr)
+        if args.json:
+            with open(args.json, "w", encoding="utf-8") as opened:
+                opened.write(report().to_json())
+    differences = int(report().counters["shadow_differences"])
+    return status or (3 if differences else 0)
+
+
+def _run_plainly(script: str, arguments: Sequence[str]) -> int:
+    """Run a script that chooses its device itself."""
+    before, sys.argv = sys.argv, [script, *arguments]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as exit:
+        if exit.code is not None and not isinstance(exit.code, int):
+            print(exit.code, file=sys.stderr)
+        return exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+    finally:
+        sys.argv = before
+    return 0
 
 
 if __name__ == "__main__":

@@ -262,6 +262,16 @@ def largest(a: np.ndarray, b: np.ndarray) -> float:
     return float(_distance(a, b).max(initial=0.0))
 
 
+def agree(graph: lowering.Graph, got: Sequence[np.ndarray], expected: Sequence[np.ndarray], scale: float = 1.0) -> list[bool]:
+    """For each output of a graph whether it is within the tolerance of the operation that made it."""
+    found = []
+    for expr, a, b in zip(graph.outputs, got, expected, strict=True):
+        assert expr.node is not None
+        base = allowed_of(expr.node)
+        found.append(difference(a, b, Tolerance(base.ulps * scale, base.scaled * scale, base.reason)) is None)
+    return found
+
+
 # A difference of so many times what rounding made in the trials is not taken for rounding.
 BEYOND_ROUNDING = 8.0
 

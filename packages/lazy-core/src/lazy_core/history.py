@@ -27,10 +27,14 @@ class Kept:
         inputs: the graph of everything live, and the buffers and numbers that it reads.
         live: the live expressions.
         results: the arrays that they became, in the form in which their holders have them; None before the run and after a failure.
+        cause: why it ran.
+        error: how it failed, or None.
     """
 
-    def __init__(self, live: Sequence[Expr], sources: Sequence[Source]) -> None:
+    def __init__(self, live: Sequence[Expr], sources: Sequence[Source], cause: str) -> None:
         self.live = tuple(live)
+        self.cause = cause
+        self.error: str | None = None
         roots = list(dict.fromkeys([e for e in live if e.node is not None]))
         graph = lowering.linearise(roots)
         leaves = [source.leaves() for source in sources]
@@ -73,7 +77,7 @@ def _forget() -> None:
         _kept.popleft()
 
 
-def begin(live: Sequence[Sequence[Expr]], sources: Sequence[Source]) -> Kept | None:
+def begin(live: Sequence[Sequence[Expr]], sources: Sequence[Source], cause: str) -> Kept | None:
     """A trace is about to run; what goes in is kept if anybody wants it."""
     if not config.keep_traces and not watchers:
         return None
@@ -81,14 +85,16 @@ def begin(live: Sequence[Sequence[Expr]], sources: Sequence[Source]) -> Kept | N
     if not any(e.node is not None for e in exprs):
         return None
     try:
-        return Kept(exprs, sources)
+        return Kept(exprs, sources, cause)
     except LazyError:  # it reads what an earlier failure left: running it says so
         return None
 
 
-def end(found: Kept, results: Sequence[Sequence[Any]] | None) -> None:
+def end(found: Kept, results: Sequence[Sequence[Any]], failure: LazyError | None) -> None:
     """It ran, or failed."""
-    if results is not None:
+    if failure is not None:
+        found.error = str(failure)
+    else:
         found.results = [a for part in results for a in part]
     if config.keep_traces:
         _kept.append(found)
@@ -105,4 +111,4 @@ def pending(exprs: Sequence[Expr]) -> Kept:
     """
     current = trace.current()
     with current.lock:
-        return Kept([e for e in exprs if not isinstance(e, Leaf)], current.sources)
+        return Kept([e for e in exprs if not isinstance(e, Leaf)], current.sources, "nothing yet: it is pending")

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from . import events, frontend, summary, tiers, trace
+from . import events, frontend, notebook, summary, tiers, trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +87,10 @@ class Report:
             terminal.show(self, stream)
         else:
             print(self, file=stream)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        return notebook.report(self)
 
     def __rich__(self) -> Any:
         from . import terminal

@@ -111,7 +111,7 @@ def check(inputs: Inputs, outputs: Sequence[np.ndarray]) -> tuple[str, str | Non
     while len(_known) > _MOST_KNOWN:
         _known.popitem(last=False)
     expected = rerun.natively(graph.outputs, inputs)
-    wrong = [k for k in range(len(expected)) if _differs(inputs, k, outputs[k], expected[k])]
+    wrong = [k for k, fine in enumerate(faults.agree(graph, outputs, expected, config.shadow_tolerance)) if not fine]
     if not wrong or (known.said is None and _rounded(known, wrong, outputs, expected)):
         return None
     if known.said is None:
@@ -130,14 +130,6 @@ def _rounded(known: _Known, wrong: Sequence[int], outputs: Sequence[np.ndarray],
         return False
     known.rounded += 1
     return known.rounded.bit_count() != 1
-
-
-def _differs(inputs: Inputs, k: int, got: np.ndarray, expected: np.ndarray) -> bool:
-    node = inputs.graph.outputs[k].node
-    assert node is not None
-    base = faults.allowed_of(node)
-    allowed = Tolerance(base.ulps * config.shadow_tolerance, base.scaled * config.shadow_tolerance, base.reason)
-    return difference(got, expected, allowed) is not None
 
 
 def _blame(

@@ -6,7 +6,7 @@ Owns: `FRONTEND`.  May import `convert`, `conformance`, `dtypes`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,12 @@ class NumpyFrontend:
     def is_lazy(self, tensor: Any) -> bool:
         """Whether an array (or scalar) is lazy."""
         return convert.is_lazy(tensor)
+
+    def run_script(self, script: str, arguments: Sequence[str]) -> int:
+        """Run an unchanged script lazily, for `lazy run`; returns its exit status."""
+        from .__main__ import main
+
+        return main([script, *arguments])
 
 
 FRONTEND = NumpyFrontend()
