@@ -5,6 +5,7 @@ Owns: when that begins, and the thread that does it.  Until it is done operation
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -33,8 +34,10 @@ def start() -> None:
 
 
 def _import() -> None:
-    usual = sys.getswitchinterval()
+    usual, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(min(usual, 50e-6))  # see `lazy_core.background`, which cannot be imported before the rest
+    # Importing makes hundreds of thousands of objects that stay, which makes Python walk all there are again and again, 0.1 s each time.
+    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
     try:
         from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
 
@@ -43,6 +46,7 @@ def _import() -> None:
         from lazy_core import background
 
         background.usual_interval(usual)
+        gc.set_threshold(*thresholds)
     build.native().set_awake()
 
 
