@@ -29,6 +29,11 @@ def install() -> None:
             _library.impl(name, kernel, "PrivateUse1")
 
 
+def names() -> frozenset[str]:
+    """The overloads that have a kernel here."""
+    return frozenset(_KERNELS)
+
+
 def _kernel(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         _KERNELS[name] = fn

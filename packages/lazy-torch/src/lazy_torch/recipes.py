@@ -170,6 +170,9 @@ def _functional_of(name: str, base: str, overload: str, schema: Any, out: bool) 
             if candidate != name and candidate in mapping.BUILDERS and _signature(other) == wanted:
                 return candidate
         return ""
-    if base.endswith("_") and not base.endswith("__"):
-        return base[:-1] + ("." + overload if overload else "")
-    return ""
+    plain = f"__{base[3:]}" if base.startswith("__i") and base.endswith("__") else base[:-1] if base.endswith("_") else ""
+    direct = plain + ("." + overload if overload else "")
+    if not plain or direct in mapping.BUILDERS:
+        return direct if plain else ""
+    wanted = _signature(schema)  # some are overloaded under other names: pow_.Tensor is pow.Tensor_Tensor in place
+    return next((name for name, other in _overloads(plain).items() if name in mapping.BUILDERS and _signature(other) == wanted), "")
