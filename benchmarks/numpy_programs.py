@@ -3,10 +3,10 @@
     python benchmarks/numpy_programs.py [--tier auto] [--only jacobi_2d,lu] [--seconds 3] [--cold] [--json FILE]
 
 Two processes run the same program in turns, one with NumPy and one with lazy-numpy, and each times itself; the table gives the ratio of
-their medians (NumPy / lazy, so that more than 1 is faster than NumPy), and the geometric mean.  Other load on the machine changes both
-sides alike.  Results are compared.  `--cold` also runs each program once as a script in new processes: `python script.py` against `python
--m lazy_numpy script.py`, the start of the interpreter and every import included.  Bind to a core with `taskset -c 0` for single-threaded
-figures.
+the shortest times of the second half of their runs (NumPy / lazy, so that more than 1 is faster than NumPy), and the geometric mean.
+Other load on the machine changes both sides alike.  Results are compared.  `--cold` also runs each program once as a script in new
+processes: `python script.py` against `python -m lazy_numpy script.py`, the start of the interpreter and every import included.  Bind to a
+core with `taskset -c 0` for single-threaded figures.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def measure(name: str, workers: tuple[Worker, Worker], seconds: float, folder: s
         for w, t in zip(workers, times, strict=True):
             t.append(w.run(name))
         spent += times[0][-1] + times[1][-1]
-    tail = [statistics.median(t[len(t) // 2 :]) for t in times]
+    tail = [min(t[len(t) // 2 :]) for t in times]
     overall = [sum(t) + f for t, f in zip(times, first, strict=True)]
     return {
         "program": name,

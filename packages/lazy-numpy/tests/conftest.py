@@ -30,5 +30,6 @@ def _in_form(name):
 def in_form(monkeypatch):
     """A context manager that chooses how calls are made, "recorded" or "immediate"; the smallest arrays are lazy too."""
     monkeypatch.setattr(settings, "small", -1)
+    monkeypatch.setattr(settings, "result", -1)
     monkeypatch.setattr(settings, "part", -1)
     return _in_form

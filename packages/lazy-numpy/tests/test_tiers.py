@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazy_core
 import lazy_numpy
-from lazy_core import allowance, compiling, repeats, scripts, tiers
+from lazy_core import allowance, compiling, scripts, tiers
 from lazy_numpy import elements
 from lazy_numpy.proxy import module
 from lazy_numpy.recording import mode
@@ -175,7 +175,7 @@ def test_a_slower_program_is_not_used(auto, monkeypatch):
     assert all(t.verdict == "native" for t in new)
     before = counters()["recorded"]
     on_both(lambda np_: heat(np_, 60, 500))
-    assert counters()["recorded"] - before < 60
+    assert counters()["recorded"] - before < 120  # of a thousand operations
 
 
 def test_the_setting_compiled_records_everything_and_native_nothing(in_form):
@@ -198,7 +198,7 @@ def test_memory_of_the_policy_is_bounded(auto, monkeypatch):
         table.add(place, scripts.Script(tuple(range(place, place + 10)), 1e-3))
     assert sum(len(s.calls) for found in table._places.values() for s in found) <= 2010
     x = LAZY.arange(3000.0)
-    for k in range(repeats.OFTEN_ENOUGH * 3000):
+    for k in range(scripts.OFTEN_ENOUGH * 3000):
         x = x + 1.0 if k * k % 7 else x * 1.0001
     assert len(mode._log) <= 4096
 

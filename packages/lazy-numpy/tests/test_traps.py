@@ -161,3 +161,17 @@ def test_dtypes_are_numpys_for_every_ufunc_and_pair_of_operands(ufunc, i, j, swa
         got = call(lazy, lazy_second)
     assert got.dtype == want.dtype
     assert got.shape == want.shape
+
+
+def test_bounds_of_slices_may_be_numpys_integers_or_lazy_ones():
+    """In reads and in writes."""
+    for np_ in (np, LAZY):
+        v = np_.arange(6.0)
+        one, three = np_.array([1, 3])
+        assert v[np.int64(2) :].tolist() == [2.0, 3.0, 4.0, 5.0]
+        assert v[one:three].tolist() == [1.0, 2.0]
+        assert v[: v.argmax()].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+        v[np.uint8(4) :] = 0.0
+        assert v.reshape(2, 3)[:, np.int32(1) :].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+        with pytest.raises(TypeError, match="slice indices must be integers"):
+            v[1.5:]

@@ -24,7 +24,7 @@ from .allowance import allowance
 from .barrier import flush
 from .config import watch
 from .ir import Attrs, Expr
-from .scripts import NEW, OPEN, WAITING, Script, place_of
+from .scripts import NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
 from .watching import SHORTEST_SECONDS, TRACE_CALLS, TRACE_SECONDS, Watching
 
 _trace = trace.current()
@@ -32,8 +32,6 @@ _lock = _trace.lock
 _source = values.source
 _clock = time.perf_counter
 
-# A script is learned when it has come so often.
-OFTEN_ENOUGH = 2
 # So many other calls for each call of a script, while it is being learned, and it is taken for a different one.
 OTHER_CALLS = 3
 # What recording one call for the first time takes, roughly, and what compiling it takes a background thread, by half.
@@ -79,11 +77,12 @@ class Repeats(Watching):
         self._known_sites: set[Hashable] = set()
         self._learning: Script | None = None
         self._due = False  # the script that is being learned has ended
-        self._others = 0  # calls that are not in it
+        self._others = 0  # calls made meanwhile that are not in it
         self._following: Script | None = None  # what is expected of the trace that is being followed
         self._next: Script | None = None  # what is known to come in the trace that begins
         self._place: Hashable = None  # where the immediate trace began
         self._expected: Script | None = None  # what is expected of it
+        self._trusted: Script | None = None  # after which the present trace is followed
         self._whole = True  # and whether from its beginning
         self._began = self._since
         self._attempts = 0.0
@@ -138,8 +137,8 @@ class Repeats(Watching):
             return values.record_miss(target, exprs, attributes)
         place = place_of(target, exprs, attributes)
         learning = self._learning is not None
-        # What differs in scalars only is recorded at once: they are fed at run time from now on.
-        known = learning or self.immediate or (place in self._known_sites and allowance.permits())
+        # What differs in scalars only is recorded at once, whatever has been spent: they are fed at run time from now on.
+        known = learning or self.immediate or place in self._known_sites
         if not known and self.catches():
             raise Miss(place)
         begin = _clock()
@@ -162,6 +161,8 @@ class Repeats(Watching):
             self._next = None
             script = self._scripts.latest(miss.place) if miss.closed or script is None else self._scripts.add(miss.place, script)
             if not miss.closed and script is not None and self._worth_learning(script):
+                if _source.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
+                    flush(_DIVERTED, native=True)
                 self._learning = script
                 self._position = self._others = 0
                 self._due = False
@@ -169,6 +170,9 @@ class Repeats(Watching):
                 self.note = self._note_learned
                 return
             begin, followed = _clock(), self._following
+            if self._trusted is not None:
+                self._trusted.followed(well=False)
+                self._trusted = None
             if _source.log:
                 flush(_DIVERTED, native=True)
             else:
@@ -186,13 +190,17 @@ class Repeats(Watching):
         Raises:
             Miss: the trace that was being learned has ended before this call, which is to be made again in the new state.
         """
-        if self._due:
+        script = self._learning
+        if script is not None and (self._due or self._others > OTHER_CALLS * (len(script.calls) + 4)):
             with _lock:
-                if self._learning is not None:
-                    if self._learning.loop:
+                if not self._due:
+                    self._give_up(script)
+                elif self._learning is not None:
+                    if script.loop:
                         _source.cutter.learn(_source.log)
                     flush("the end of a trace that repeats")
             raise Miss
+        self._others += 1
         begin = _clock()
         self.on = False
         try:
@@ -212,7 +220,7 @@ class Repeats(Watching):
     def _worth_learning(self, script: Script) -> bool:
         return (
             script.status in (NEW, OPEN)
-            and script.count >= OFTEN_ENOUGH
+            and script.count >= script.needed
             and script.seconds >= SHORTEST_SECONDS
             and len(script.calls) <= LONGEST_SCRIPT
             and allowance.permits((LEARN_SECONDS + COMPILE_SECONDS) * len(script.calls))
@@ -250,6 +258,7 @@ class Repeats(Watching):
         if ended is not None and ended.status != NEW:
             if ended.admits():
                 self._follow()
+                self._trusted = ended
             else:
                 self._run_immediately(ended)
                 pause = WAITING_SECONDS if ended.status == WAITING else CLOSED_SECONDS
@@ -316,16 +325,15 @@ class Repeats(Watching):
         if self._position < len(script.calls) and script.calls[self._position] == call:
             self._position += 1
             self._due = self._position == len(script.calls)
-            return
-        self._others += 1
-        if self._others <= OTHER_CALLS * (len(script.calls) + 4):
-            return
-        with _lock:
-            self._learning = None
-            script.count = 0
-            flush(_DIVERTED, native=True)
-            self._place = None
-            self._run_immediately(None)
+            self._others -= 1
+
+    def _give_up(self, script: Script) -> None:
+        """Too many calls came that are not in the script, such as those on single elements, which nobody is told of otherwise."""
+        self._learning = None
+        script.disappointed()
+        flush(_DIVERTED, native=True)
+        self._place = None
+        self._run_immediately(None)
 
     # -------------------------------------------------------------- told by core
 
@@ -360,7 +368,9 @@ class Repeats(Watching):
             followed = self._following
             if followed is not None and (_source.cutting or not followed.loop):  # else the loop was left, or read from
                 followed.learned_as(plan)
-            self._following = self._next = None
+            if self._trusted is not None:
+                self._trusted.followed(well=True)
+            self._following = self._next = self._trusted = None
         self._since = _clock()
 
     def _end_learning(self, script: Script) -> None:
@@ -370,6 +380,7 @@ class Repeats(Watching):
             self._next = Script(rest + done if script.loop else rest, script.seconds, script.loop, OFTEN_ENOUGH)
             script.calls = done
         self._scripts.learned(script)
+        script.learned()
         allowance.spend(COMPILE_SECONDS * len(script.calls))
 
     def evicted(self) -> None:

@@ -15,6 +15,14 @@ from . import events
 from .cache import Plan
 from .ir import Attrs, Expr
 
+# A script is learned when it has come so often; after an attempt that failed, when it has come so many times more often.
+OFTEN_ENOUGH = 2
+_DISAPPOINTED = 8
+# So many learnings may each record another trace; then they are attempts that failed.
+_LEARNINGS = 2
+# After so many attempts to follow what comes after it that failed, so many rounds pass before the next one; then twice as many, and so on.
+_MISLED = 2
+_BARRED_ROUNDS = 50
 # Rounds that are timed natively, once the program is there, before it is tried.
 _TIMED_ROUNDS = 2
 # A script that was found faster natively is tried again after so many rounds, then after ten times as many.
@@ -40,20 +48,57 @@ class Script:
         seconds: the shortest time that the library took for them.
         status: NEW, WAITING for its program, OPEN (deferred), or CLOSED (run natively, because that was measured faster).
         plan: what core runs for the trace that it was learned as.
+        needed: how often it must come before it is learned.
         loop: whether it ends where a loop's body does, rather than at a barrier or read.
     """
 
-    __slots__ = ("_retry", "_rounds", "_timed", "calls", "count", "loop", "plan", "seconds", "status")
+    __slots__ = (
+        "_bar",
+        "_barred",
+        "_learnings",
+        "_misled",
+        "_retry",
+        "_rounds",
+        "_timed",
+        "calls",
+        "count",
+        "loop",
+        "needed",
+        "plan",
+        "seconds",
+        "status",
+    )
 
     def __init__(self, calls: tuple[int, ...], seconds: float, loop: bool = False, count: int = 1) -> None:
         self.calls = calls
         self.count = count
+        self.needed = OFTEN_ENOUGH
         self.seconds = seconds
         self.status = NEW
         self.plan: Plan | None = None
         self.loop = loop
         self._rounds = self._timed = 0
         self._retry = RETRY_ROUNDS
+        self._learnings = self._misled = self._barred = 0
+        self._bar = _BARRED_ROUNDS
+
+    def disappointed(self) -> None:
+        """Learning it failed: other calls came."""
+        self.count = 0
+        self.needed *= _DISAPPOINTED
+
+    def learned(self) -> None:
+        """It was recorded."""
+        self._learnings += 1
+        if self._learnings > _LEARNINGS:
+            self.disappointed()
+
+    def followed(self, well: bool) -> None:
+        """What came after it was followed, to the end of a trace or not."""
+        self._misled = 0 if well else self._misled + 1
+        if self._misled >= _MISLED:
+            self._barred = self._bar
+            self._bar *= 2
 
     def learned_as(self, plan: Plan | None) -> None:
         """Core ran this plan for it."""
@@ -87,17 +132,23 @@ class Script:
     def pass_over(self, rounds: int) -> None:
         """So many rounds will come without being looked at."""
         self._rounds += rounds
+        self._barred = max(0, self._barred - rounds)
 
     def admits(self) -> bool:
         """Whether the trace is to be deferred this time."""
         if self.status == WAITING:
             self.judge()
+        if self._barred:
+            self._barred -= 1
+            return False
         if self.status == CLOSED:
             self._rounds += 1
             if self._rounds >= self._retry and self.plan is not None and self.plan.trial is not None:
                 self._retry *= 10
                 self.plan.trial.reopen()
                 self.status = OPEN
+        elif self.status == NEW and self.count < self.needed and self.needed > OFTEN_ENOUGH:
+            return False
         return self.status not in (WAITING, CLOSED)
 
 

@@ -90,7 +90,7 @@ def bring(result: Any, taken: list[tuple[Any, np.ndarray]], plain: tuple[Any, ..
             for lazy, array in taken:
                 if result is array:
                     return lazy
-            return wrap_host(result) if result.size > settings.small else result
+            return wrap_host(result) if result.size > settings.result else result
         for lazy, array in taken:
             if result is array:
                 return lazy
@@ -104,7 +104,7 @@ def bring(result: Any, taken: list[tuple[Any, np.ndarray]], plain: tuple[Any, ..
                     return view_of(lazy, result)
             if plain:
                 return result
-        return wrap_host(result) if result.size > settings.small else result
+        return wrap_host(result) if result.size > settings.result else result
     if kind is list:
         return [bring(r, taken, plain) for r in result]
     if isinstance(result, tuple):
@@ -259,8 +259,8 @@ def is_told(result: Any) -> bool:
         return type(result) in (tuple, list)
     array = result._np
     if array is not None:
-        return result._cell is None and array.size > settings.small
-    return result._value is not None and result._shape.size > settings.small
+        return result._cell is None and array.size > settings.result
+    return result._value is not None and result._shape.size > settings.result
 
 
 def tell_call(call: Any, result: Any) -> None:

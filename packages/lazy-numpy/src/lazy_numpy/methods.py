@@ -13,10 +13,11 @@ import numpy as np
 
 from . import attributes, convert, dtypes, fallback
 from .components import BitsStorage
-from .hosting import host_of, writable
-from .immediate import PLAIN, READ_ONLY_VIEWS, bring, dual, run
+from .hosting import host_of, wrap_host, writable
+from .immediate import PLAIN, READ_ONLY_VIEWS, bring, dual, run, take
 from .mapping import elementwise, indexing, linalg, reductions, shapes, sorting, ufuncs
 from .mapping.base import dims_of
+from .recording import settings
 from .tensor import ndarray, scalar, wrap, wrap_any
 
 
@@ -138,7 +139,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 # Bytes and text: NumPy writes them, and they are no fallbacks.
 _HOST = ("tobytes", "tofile", "dump", "dumps")
-_FALLBACK = ("byteswap", "choose", "getfield")
+_FALLBACK = ("byteswap", "choose", "getfield", "setfield")
 
 
 def _natively(name: str) -> Callable[..., Any]:
@@ -173,6 +174,12 @@ def _native_read(name: str) -> Callable[..., Any]:
     return lambda self, *args, **kwargs: getattr(convert.to_numpy(self), name)(*args, **kwargs)
 
 
+def _native_copy(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A copy is an array that the user makes, of whatever size."""
+    made = take(self).copy(*args, **kwargs)
+    return wrap_host(made) if made.size > settings.small else made
+
+
 def _native_resize(self: ndarray, *new_shape: Any, refcheck: bool = True) -> None:
     host = np.array(writable(self))
     host.resize(*new_shape, refcheck=False)
@@ -189,6 +196,7 @@ def _native_view(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _NATIVE: dict[str, Callable[..., Any]] = {
+    "copy": _native_copy,
     "item": _native_read("item"),
     "tolist": _native_read("tolist"),
     "resize": _native_resize,
@@ -207,7 +215,7 @@ def install() -> None:
         for name, function in _METHODS.items():
             if cls is scalar and name in ("sort", "fill", "put", "partition", "setflags", "resize"):
                 continue
-            quiet = _quiet if name in _NATIVE and name != "view" else None
+            quiet = _quiet if name in _NATIVE and name not in ("copy", "view") else None
             setattr(cls, name, dual(_or_numpy(function, name), _NATIVE.get(name) or _natively(name), quiet))
         for name in _HOST:
             setattr(cls, name, lambda self, *a, _name=name, **k: getattr(convert.to_numpy(self), _name)(*a, **k))

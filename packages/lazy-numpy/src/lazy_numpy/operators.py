@@ -111,7 +111,7 @@ def _binary(ufunc: np.ufunc, swapped: bool, inner: bool = False) -> Callable[[An
             result = operate(y, x) if swapped else operate(x, y)
             if (
                 type(result) is real_ndarray
-                and result.size > settings.small
+                and result.size > settings.result
                 and (kind is ndarray or kind is float or supports(result.dtype))
             ):
                 made = _new(ndarray)
@@ -177,7 +177,7 @@ def _learn(method: Callable[..., Any], args: tuple[Any, ...], this: int) -> Any:
     except Miss as miss:
         return again(miss, method, args, {})
     note = mode.note
-    if note is not None and type(result) is ndarray and result.size > settings.small:
+    if note is not None and type(result) is ndarray and result.size > settings.result:
         note(this, result)
     return result
 
@@ -194,7 +194,7 @@ def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
             if not mode.immediate:
                 return _learn(method, (self,), this)
             result = ufunc(take(self))
-            if type(result) is not real_ndarray or result.size <= settings.small:
+            if type(result) is not real_ndarray or result.size <= settings.result:
                 return bring(result, [])
             note = mode.note
             if note is not None:
@@ -272,7 +272,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             x = writable(self)
             result = operate(x, y)
             note = mode.note
-            if note is not None and x.size > settings.small:
+            if note is not None and x.size > settings.result:
                 note(this, x)
             return self if result is x else result
         try:
@@ -320,7 +320,7 @@ def _power(swapped: bool = False, inner: bool = False) -> Callable[..., Any]:
             else:
                 result = y**x if swapped else x**y
             note = mode.note
-            if note is not None and type(result) is real_ndarray and result.size > settings.small:
+            if note is not None and type(result) is real_ndarray and result.size > settings.result:
                 note(this, result)
             return bring(result, [(self, x)])
         try:
@@ -359,7 +359,7 @@ def _in_place_power() -> Callable[[Any, Any], Any]:
             x = writable(self)
             result = operator.ipow(x, take(exponent))
             note = mode.note
-            if note is not None and x.size > settings.small:
+            if note is not None and x.size > settings.result:
                 note(this, x)
             return self if result is x else result
         try:

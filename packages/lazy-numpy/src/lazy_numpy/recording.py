@@ -15,17 +15,17 @@ class Settings:
     """What may be changed for tests.
 
     Attributes:
-        small: arrays of at most so many elements are NumPy's own where a user's module makes them, and where NumPy makes them of lazy
-        arrays
-            immediately: an operation on them takes NumPy less time than it takes to record.
+        small: arrays of at most so many elements are NumPy's own where a user's module makes them.
+        result: so are, immediately, results of at most so many: NumPy takes little longer for one of them than Python takes to wrap it.
         part: so are, immediately, views of a part of an array that has at most so many elements.
     """
 
-    __slots__ = ("part", "small")
+    __slots__ = ("part", "result", "small")
 
     def __init__(self) -> None:
         self.small = 128
-        self.part = 2048
+        self.result = 4096
+        self.part = 4096
 
 
 settings = Settings()

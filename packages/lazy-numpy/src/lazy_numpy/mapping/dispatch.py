@@ -13,7 +13,7 @@ import numpy as np
 from lazy_core.errors import DtypeError, UnsupportedError
 
 from .. import fallback
-from ..convert import is_array
+from ..convert import is_array, is_lazy
 from ..fallback import NotLowered
 from ..immediate import dual, run, take, tell_call
 from ..recording import mode
@@ -47,8 +47,10 @@ def on_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     if found is None:
         if function in (np.may_share_memory, np.shares_memory):
             return _share(*args[:2])
-        if function in (np.result_type, np.can_cast, np.min_scalar_type, np.common_type):
+        if function in (np.result_type, np.can_cast, np.min_scalar_type):
             return function(*[getattr(a, "dtype", a) if type(a).__module__.startswith("lazy_numpy") else a for a in args], **kwargs)
+        if function is np.common_type:
+            return function(*[np.empty(0, a.dtype) if is_lazy(a) else a for a in args])
         if function in _HOST:
             return fallback.on_host(function, args, kwargs)
         return fallback.run(function, args, kwargs, _name(function), "no lowering")

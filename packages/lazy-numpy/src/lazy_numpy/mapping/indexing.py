@@ -226,7 +226,10 @@ def _parse(a: ndarray, key: Any) -> Any:
     """A basic key as a tuple, or `Advanced`."""
     parts = [selection.plain(k) for k in key] if type(key) is tuple else [selection.plain(key)]
     for i, k in enumerate(parts):
-        if k is None or k is Ellipsis or isinstance(k, slice) or type(k) is ndarray:
+        if isinstance(k, slice):
+            parts[i] = _plain_slice(k)
+            continue
+        if k is None or k is Ellipsis or type(k) is ndarray:
             continue
         if isinstance(k, (list, tuple, range)) or (
             not isinstance(k, np.ndarray) and hasattr(k, "__array__") and type(k) is not scalar and not isinstance(k, np.generic)
@@ -253,6 +256,15 @@ def _parse(a: ndarray, key: Any) -> Any:
     if not any(isinstance(k, np.ndarray) or type(k) is ndarray for k in parts):
         return tuple(parts)
     return _advanced(a, parts)
+
+
+def _plain_slice(k: slice) -> slice:
+    """A slice whose bounds are Python's integers: NumPy's, and lazy ones, are read."""
+    bounds = k.start, k.stop, k.step
+    try:
+        return slice(*[b if b is None else operator.index(b) for b in bounds])
+    except TypeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
 
 
 def _index_of(k: Any) -> int:

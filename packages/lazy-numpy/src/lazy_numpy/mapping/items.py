@@ -102,7 +102,7 @@ def setitem(self: ndarray, key: Any, value: Any) -> None:
             own[key] = given
         if type(given) is _ndarray:
             note = mode.note
-            if note is not None and given.size > settings.small:
+            if note is not None and given.size > settings.result:
                 note(_SET, given)
         else:
             reads = self._reads = self._reads + 1
@@ -122,7 +122,7 @@ def _learn_set(self: ndarray, key: Any, value: Any) -> None:
         again(miss, setitem, (self, key, value), {})
         return
     note = mode.note
-    if note is not None and (type(value) is ndarray or type(value) is _ndarray) and value.size > settings.small:
+    if note is not None and (type(value) is ndarray or type(value) is _ndarray) and value.size > settings.result:
         note(_SET, value)
 
 

@@ -133,7 +133,13 @@ def _check_ranks(equation: str, parts: list[ndarray]) -> None:
         raise ValueError("fewer operands provided to einstein sum function than specified in the subscripts string")
 
 
-@lowers(np.trace, np.linalg.trace)
+@lowers(np.linalg.trace)
+def matrices_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """`np.linalg.trace`: of the last two axes."""
+    return trace(x, offset, -2, -1, dtype)
+
+
+@lowers(np.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """`np.trace`."""
     return reductions.sum(shapes.diagonal(a, offset, axis1, axis2), -1, dtype, out)
