@@ -119,6 +119,21 @@ def test_the_page_has_lanes_for_recording_compiling_and_executing(report):
     assert "http" not in text
 
 
+def test_ranges_that_the_program_names_are_a_lane(report):
+    """In order with the other events, the outer under the inner; those from before the last reset are forgotten."""
+    runs = [event for event in report.events if event.kind == "execute"]
+    begin, end = runs[0].when, runs[-1].when
+    lazy_core.events.add_ranges([("inner <1>", begin, begin + 0.6 * (end - begin)), ("outer", begin, end + 1), ("forgotten", 1.0, 2.0)])
+    found = lazy_core.report()
+    whens = [event.when for event in found.events]
+    assert whens == sorted(whens)
+    assert [event.cause for event in found.events if event.kind == "range"] == ["inner <1>", "outer"]
+    text = found.to_html()
+    assert text.count('fill="var(--range)"') == 2
+    assert 0 < text.index("<title>outer, ") < text.index("<title>inner &lt;1&gt;, ")
+    assert "outer" not in str(found), "ranges are for the page"
+
+
 def test_every_link_of_the_page_leads_somewhere(report):
     """Causes lead to graphs, operands to definitions."""
     text = report.to_html()

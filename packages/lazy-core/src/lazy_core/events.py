@@ -41,8 +41,8 @@ class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
-        kind: compile, load, execute, native, fallback, host_read, cache or shadow.
-        cause: why, in the user's terms.
+        kind: compile, load, execute, native, fallback, host_read, cache, shadow or range.
+        cause: why, in the user's terms; of a range, its name.
         site: the user's `file:line`, or None.
         operations: how many operations were concerned.
         seconds: how long it took; for an execution, how long handing it to the device took.
@@ -198,9 +198,23 @@ def ran_natively(cause: str, site: str | None, operations: int, seconds: float) 
     log.append(Event("native", cause, site, operations, seconds, 0, time.time()))
 
 
+def add_ranges(ranges: list[tuple[str, float, float]]) -> None:
+    """Note ranges of time that the program named, in order with everything else: (name, begin, end) as of `time.time`."""
+    known = [Event("range", name, None, seconds=end - begin, when=end) for name, begin, end in ranges if end >= _reset_at]
+    if known:
+        ordered = sorted([*log, *known], key=lambda event: event.when)
+        log.clear()
+        log.extend(ordered)
+
+
+_reset_at = 0.0
+
+
 def reset() -> None:
     """Forget all events and set every counter to zero."""
+    global _reset_at
     with _lock:
+        _reset_at = time.time()
         for name in counters:
             counters[name] = 0
         fallback_names.clear()

@@ -98,7 +98,7 @@ def report(shown: summary.Report) -> str:
     )
     rows = "".join(
         f"<tr><td>{e.kind}</td><td>{html.escape(e.cause)}</td><td><code>{html.escape(summary.short(e.site))}</code></td></tr>"
-        for e in [e for e in shown.events if e.kind not in ("execute", "native")][-20:]
+        for e in [e for e in shown.events if e.kind not in ("execute", "native", "range")][-20:]
     )
     traces = "".join(f"<tr>{''.join([f'<td>{html.escape(cell)}</td>' for cell in row.cells()])}</tr>" for row in shown.traces[-20:])
     heads = "".join([f"<th>{html.escape(name)}</th>" for name in summary.TRACE_HEADS])

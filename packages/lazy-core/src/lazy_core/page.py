@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _STYLE, _SCRIPT = (resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
 _LANES = {
+    "range": "ranges that the program names",
     "record": "recording, the program's own Python, and waiting for results",
     "compile": "making programs",
     "native": "running operations natively",
@@ -80,6 +81,7 @@ def _timeline(events: Sequence[Event]) -> str:
     if not shown:
         return '<p class="empty">Nothing happened yet.</p>'
     shown += [("record", g.begin, g.end, f"{g.operations} operations recorded, up to {g.site}") for g in summary.recording(events)]
+    shown.sort(key=lambda bar: bar[1] - bar[2])  # what lies within another bar is drawn over it
     lanes = [lane for lane in _LANES if any(kind == lane for kind, *_ in shown)]
     begin = min(start for _, start, _, _ in shown)
     span = max(max(end for _, _, end, _ in shown) - begin, 1e-6)
@@ -102,6 +104,8 @@ def _timeline(events: Sequence[Event]) -> str:
 
 
 def _title(event: Event) -> str:
+    if event.kind == "range":
+        return f"{event.cause}, {event.seconds * 1e3:.3f} ms"
     return f"{event.kind.replace('_', ' ')}: {event.cause} at {event.site or 'an unknown line'}, {event.seconds * 1e3:.3f} ms"
 
 

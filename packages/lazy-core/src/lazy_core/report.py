@@ -115,7 +115,7 @@ class Report:
                     f"    {tier:<10} {why}  [{operations} operations; {runs[0]} native runs, {runs[2]} compiled]  at {row.site or place}"
                 )
         if self.events:
-            shown = [e for e in self.events if e.kind not in ("execute", "native")][-20:]
+            shown = [e for e in self.events if e.kind not in ("execute", "native", "range")][-20:]
             lines.append(f"  events (the last {len(shown)}; {len(self.events)} are kept, runs included)")
             for event in shown:
                 size = f" [{event.operations} operations, {event.seconds:.3f} s]" if event.kind == "compile" else ""
