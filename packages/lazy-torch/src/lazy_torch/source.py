@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import tiers, trace
+from lazy_core import events, tiers, trace
 from lazy_core.allowance import allowance
 from lazy_core.barrier import flush
 from lazy_core.config import watch
@@ -85,7 +85,8 @@ class TensorSource:
         _native.abort()
 
     def counters(self) -> dict[str, int]:
-        """See `trace.Source.counters`."""
+        """See `trace.Source.counters`; whoever counts is about to show, so that ranges named by the program are handed over."""
+        events.add_ranges(_native.take_ranges())
         counts = _native.counters()
         return {"recorded": counts["recorded"], "native_runs": counts["immediate_traces"]}
 

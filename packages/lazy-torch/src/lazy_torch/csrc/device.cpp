@@ -457,9 +457,13 @@ static PyObject* py_default_generator(PyObject*, PyObject*) {
   END_HANDLE_TH_ERRORS
 }
 
+PyObject* py_take_ranges(PyObject*, PyObject*);  // ranges.cpp
+void watch_ranges();
+
 static PyObject* py_register(PyObject*, PyObject*) {
   HANDLE_TH_ERRORS
   register_device();
+  watch_ranges();
   register_operations();
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
@@ -608,6 +612,7 @@ static PyMethodDef methods[] = {
     {"rng_state", py_rng_state, METH_NOARGS, "The default generator's state as a lazy tensor u64[2]."},
     {"set_rng_state", py_set_rng_state, METH_O, "Set the default generator's state from a lazy tensor u64[2]."},
     {"default_generator", py_default_generator, METH_NOARGS, "The default generator of the device."},
+    {"take_ranges", py_take_ranges, METH_NOARGS, "The named ranges that ended since the last call: [(name, begin, end)], in seconds since the epoch."},
     {nullptr, nullptr, 0, nullptr}};
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native part of lazy_torch.", -1, methods};
