@@ -101,10 +101,11 @@ class Way:
 
 
 def settled(way, steps):
-    """Take steps until nothing is being compiled or decided any more."""
+    """Take steps until nothing is being compiled or decided any more, with leave to learn at once."""
     before, calm = None, 0
     while calm < 3:
-        way.block(steps)
+        with lazy_core.options(learn_percent=10_000):
+            way.block(steps)
         compiling.wait(120)
         lazy_core.barrier()
         report = lazy_core.report()

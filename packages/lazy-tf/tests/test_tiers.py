@@ -181,6 +181,23 @@ def test_what_repeats_is_recorded_compiled_and_measured():
 
 
 @needs_extension
+def test_a_long_trace_is_recorded_as_a_whole():
+    """Thousands of beginnings are remembered beside each other: the third time nothing runs as it comes."""
+    with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        x, w = tf.constant(X[:3]), tf.constant(W[:3])
+        ways = [tf.raw_ops.AddV2, tf.raw_ops.Sub, tf.raw_ops.Maximum, tf.raw_ops.Minimum]
+        chosen = [ways[k] for k in np.random.default_rng(0).integers(0, len(ways), 1500)]  # a period would be cut out
+        immediate = []
+        for _ in range(3):
+            y = x
+            for way in chosen:
+                y = way(x=y, y=w)
+            immediate.append(EXTENSION.immediate())
+            y.numpy()
+        assert immediate == [True, True, False]
+
+
+@needs_extension
 def test_a_verdict_for_the_cpu_ends_recording():
     """A trace that measures faster natively runs as it comes again."""
     with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():

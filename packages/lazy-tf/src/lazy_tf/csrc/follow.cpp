@@ -6,6 +6,7 @@
 
 #include "arrays.h"
 #include "native.h"
+#include "sights.h"
 
 namespace lazy_tf {
 
@@ -19,15 +20,6 @@ constexpr uint16_t kSightsToLearn = 2;
 constexpr std::chrono::microseconds kShortestTrace{100};
 // One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
 constexpr uint64_t kExamineEvery = 1024;
-constexpr int kSightBits = 16;
-
-// What is known of one beginning of a trace. One place each, overwritten by whatever else falls there: this decides what is worth
-// recording, never what is computed.
-struct Sight {
-  uint64_t prefix = 0;
-  uint16_t times = 0;
-  bool learned = false, native = false;
-};
 
 // An operation that was recorded, so that it can be run natively: what went in, and the expressions that came out.
 struct Item {
@@ -60,7 +52,7 @@ long long reads = 0;  // grows with every read of what the core has
 long long immediate_operations = 0, immediate_traces = 0;
 bool any_immediate = false;
 Clock::time_point began = Clock::now();
-auto& sights = *new std::vector<Sight>(1 << kSightBits);
+auto& sights = *new Sights;
 auto& prefixes = *new std::vector<uint64_t>;  // that ran at once in this trace
 auto& followed = *new std::vector<uint64_t>;  // that were recorded in this trace
 auto& use_log = *new std::vector<uint32_t>;
@@ -77,8 +69,6 @@ uint64_t mix(uint64_t h, uint64_t x) {
   h *= 0xBF58476D1CE4E5B9ull;
   return h ^ (h >> 31);
 }
-
-Sight& sight(uint64_t of) { return sights[of >> (64 - kSightBits)]; }
 
 bool is_variable(PyObject* entry) {
   return PyObject_TypeCheck(entry, entry_type) && reinterpret_cast<Entry*>(entry)->handle_dtype == TF_RESOURCE;
@@ -183,15 +173,15 @@ bool decide(Use* use, const Inputs& inputs, Mode* mode) {
   const uint64_t next = mix(prefix, describe(use, inputs));
   if (use->reads && !now_immediate && !diverge()) return false;
   if (!now_immediate) {
-    const Sight& found = sight(next);
-    const bool mine = found.prefix == next, native = found.native && !examine;
-    if (mine && found.learned && !native) {
+    const Sight* found = sights.find(next);
+    const bool recordable = found != nullptr && (!found->native || examine);
+    if (recordable && found->learned) {
       followed.push_back(prefix = next);
       ++position;
       return true;
     }
     bool allowed = false;
-    if (mine && !native && found.times >= kSightsToLearn && !may_learn(&allowed)) return false;
+    if (recordable && found->times >= kSightsToLearn && !may_learn(&allowed)) return false;
     if (allowed) {
       followed.push_back(prefix = next);
       ++position;
@@ -286,8 +276,8 @@ bool note_recorded(const std::shared_ptr<Use>& use, const Inputs& inputs, const 
   add_item(use, inputs, outputs, before);
   be_born(outputs);
   if (seconds >= 0) {
-    Sight& found = sight(prefix);
-    if (found.prefix == prefix) found.learned = true;
+    Sight* found = sights.find(prefix);
+    if (found != nullptr) found->learned = true;
     Ref spent(PyFloat_FromDouble(seconds));
     Ref done(spent ? PyObject_CallOneArg(hooks.may_learn, spent.get()) : nullptr);
     if (!done) return false;
@@ -313,11 +303,7 @@ void boundary() {
   replayable = true;
   if (keep) return;
   if (!prefixes.empty() && Clock::now() - began >= kShortestTrace) {
-    for (uint64_t seen : prefixes) {
-      Sight& found = sight(seen);
-      if (found.prefix != seen) found = Sight{seen, 0, false, false};
-      if (found.times < UINT16_MAX) ++found.times;
-    }
+    for (uint64_t seen : prefixes) sights.note(seen);
   }
   immediate_traces += any_immediate;
   any_immediate = false;
@@ -333,8 +319,8 @@ void boundary() {
 
 void settled(bool native) {
   for (uint64_t seen : followed) {
-    Sight& found = sight(seen);
-    if (found.prefix == seen) found.native = native;
+    Sight* found = sights.find(seen);
+    if (found != nullptr) found->native = native;
   }
 }
 
