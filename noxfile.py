@@ -71,7 +71,7 @@ def _run_in(session: nox.Session, environment: str, *command: str) -> None:
 @nox.session
 def together(session: nox.Session) -> None:
     """Make the environment that holds everything; the sessions that need it run it first."""
-    _install(session, PACKAGES, "scikit-learn")
+    _install(session, PACKAGES, "scikit-learn", "array-api-strict")
     _build_extension(session)
 
 

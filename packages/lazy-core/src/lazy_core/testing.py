@@ -1,10 +1,11 @@
 """The conformance kit: hold a frontend's results against its own library, operation by operation.
 
-Owns: which cases there are, and `check`; what a result may differ by and why stands in `tolerances`.  A frontend's test needs three lines:
+Owns: which cases there are, and `check`; what a result may differ by and why stands in `tolerances`.  Anybody's frontend is tested
+by pytest in three lines:
 
-    from lazy_core.testing import check, iter_cases
-    for case in iter_cases(FRONTEND):
-        check(FRONTEND, case.op, case.dtype)
+    from lazy_core.testing import basics_test, conformance_test
+    test_operations = conformance_test(FRONTEND)
+    test_basics = basics_test(FRONTEND)
 
 May import everything of the core; never a frontend.
 """
@@ -14,17 +15,31 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import dump
 from .frontend import Frontend
-from .ops.registry import REGISTRY, Sample
+from .ops.registry import REGISTRY, Sample, numbers
 from .report import report
 from .tolerances import Tolerance, assert_close, tolerance
 
-__all__ = ["Case", "Outcome", "Sample", "Tolerance", "assert_close", "check", "iter_cases", "samples", "tolerance"]
+__all__ = [
+    "Case",
+    "Outcome",
+    "Sample",
+    "Tolerance",
+    "assert_close",
+    "basics_test",
+    "check",
+    "check_basics",
+    "conformance_test",
+    "iter_cases",
+    "samples",
+    "tolerance",
+]
 
 # Families that no library has in this form: their first operand is the core's own (a random state, a storage with a layout).
 # They are tested in the core, and through every random draw and view of a frontend's own tests.
@@ -139,3 +154,80 @@ def _where(frontend: Frontend, op: str, sample: Sample) -> str:
     operands = ", ".join(f"{a.dtype.name}{list(a.shape)}" for a in sample.args)
     attributes = "".join(f", {k}={v}" for k, v in sample.attrs.items())
     return f"{frontend.name} {op}({operands}{attributes})"
+
+
+# ------------------------------------------------------------------ for pytest
+
+
+def conformance_test(
+    frontend: Frontend, gaps: Mapping[str, Mapping[str, Any]] | None = None, complete: bool = False, dtypes: Sequence[Any] | None = None
+) -> Callable[..., None]:
+    """A test for pytest to collect: one case for each operation of a frontend's table and each dtype.
+
+    Args:
+        frontend: what to test.
+        gaps: operations that do not work yet: {"status": "notimpl", "notyet" or "never", "reason": why}, and "dtypes" if only those do not.
+            A gap that works fails, so that it is taken out.
+        complete: an operation of the core that is neither in the frontend's table nor a gap fails; else it is left out.
+        dtypes: the dtypes to test; all that the frontend has by default.
+    """
+    import pytest
+
+    known = gaps or {}
+    cases = [c for c in iter_cases(frontend, dtypes) if complete or c.op in frontend.conformance]
+
+    @pytest.mark.parametrize("case", cases, ids=[f"{c.op}-{c.dtype.name}" for c in cases])
+    def test_operation_agrees_with_the_library(case: Case) -> None:
+        gap = known.get(case.op)
+        if gap is not None and case.dtype.name in gap.get("dtypes", [case.dtype.name]):
+            try:
+                compared = check(frontend, case.op, case.dtype).compared
+            except Exception as error:
+                pytest.xfail(f"{gap['status']}: {gap['reason']} ({type(error).__name__})")
+            assert not compared, f"{frontend.name} {case.op} {case.dtype.name} works: it is no gap any more"
+            return
+        assert case.op in frontend.conformance, f"{frontend.name} has no call for {case.op} in its table, and no gap says why"
+        outcome = check(frontend, case.op, case.dtype)
+        if not outcome.compared:
+            pytest.skip(f"{frontend.library} itself has no {case.op} of {case.dtype.name}: {outcome.refused}")
+
+    made: Callable[..., None] = test_operation_agrees_with_the_library
+    return made
+
+
+def check_basics(frontend: Frontend, dtype: Any) -> None:
+    """Check what every frontend must do with a dtype: arrays go in and come out as they were, and share no memory with their maker.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    dtype = np.dtype(dtype)
+    for dims in ((2, 3), (), (0, 2)):
+        host = numbers(np.random.default_rng(0), dims, dtype)
+        where = f"{frontend.name} {dtype.name}{list(dims)}"
+        lazy, native = frontend.from_numpy(host), frontend.native(host)
+        assert frontend.is_lazy(lazy), f"{where}: from_numpy gave a {type(lazy).__name__}, which is not lazy"
+        assert not frontend.is_lazy(native), f"{where}: native gave a lazy tensor"
+        for name, tensor in (("from_numpy", lazy), ("native", native)):
+            read = frontend.to_numpy(tensor)
+            assert (read.dtype, read.shape) == (dtype, dims), f"{where}: {name}, then to_numpy gave {read.dtype}{list(read.shape)}"
+            assert read.tobytes() == host.tobytes(), f"{where}: {name}, then to_numpy gave other contents"
+        value = dump.value_of(lazy)
+        assert (value.shape.dims, value.shape.dtype) == (dims, dtype), f"{where}: its core value is {value.shape}"
+        before = host.tobytes()
+        host[...] = host == 0
+        assert frontend.to_numpy(lazy).tobytes() == before, f"{where}: from_numpy shares memory that its caller may write to"
+
+
+def basics_test(frontend: Frontend) -> Callable[..., None]:
+    """A test for pytest to collect: `check_basics` for each dtype of a frontend."""
+    import pytest
+
+    names = [np.dtype(d).name for d in frontend.dtypes]
+
+    @pytest.mark.parametrize("dtype", [np.dtype(d) for d in frontend.dtypes], ids=names)
+    def test_arrays_go_in_and_come_out(dtype: np.dtype) -> None:
+        check_basics(frontend, dtype)
+
+    made: Callable[..., None] = test_arrays_go_in_and_come_out
+    return made
