@@ -16,6 +16,7 @@ from __future__ import annotations
 import os as _os
 
 from lazy_core import events as _events
+from lazy_core import notebook as _notebook
 
 from . import attributes as _attributes
 from . import methods as _methods
@@ -34,6 +35,7 @@ _methods.install()
 _attributes.install()
 _dispatch.install()
 _selection.install()
+_notebook.attach(ndarray)
 
 arange = _PUBLIC["arange"]
 array = _PUBLIC["array"]

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from lazy_core import dump
+from lazy_core import dump, notebook
 
 
 def install() -> None:
@@ -31,6 +31,8 @@ def install() -> None:
     text.__lazy_wrapped__ = True  # type: ignore[attr-defined]
     ops.value_text = text
     tf.Tensor.__lazy_core_value__ = tf.Variable.__lazy_core_value__ = _value
+    for cls in (tf.Tensor, tf.Variable):
+        notebook.attach(cls)
 
 
 def _value(tensor: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from . import build
+
 
 def install() -> None:
     """Wrap the function behind `repr`; once."""
@@ -30,3 +32,19 @@ def install() -> None:
 
     text.__lazy_wrapped__ = True  # type: ignore[attr-defined]
     torch._tensor_str._str = text
+    torch.Tensor._repr_html_ = _html  # type: ignore[attr-defined]
+    torch.Tensor._repr_mimebundle_ = _bundle  # type: ignore[attr-defined]
+
+
+def _html(self: torch.Tensor) -> str | None:
+    """What a notebook shows of a pending tensor, which it must not run; None for all others."""
+    return (_bundle(self) or {}).get("text/html")
+
+
+def _bundle(self: torch.Tensor, include: Any = None, exclude: Any = None) -> dict[str, str] | None:
+    """The same with the text beside it, so that the notebook does not ask for the `repr`."""
+    if self.device.type != "lazy" or not build.native().pending(self):
+        return None
+    from lazy_core import notebook
+
+    return notebook.bundle(self, include, exclude)
