@@ -1,6 +1,7 @@
 """Shadow runs: a wrong kernel is found and named with its line; rounding is not taken for one."""
 
 import contextlib
+import io
 import warnings
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from jax import numpy as jnp
 
 import lazy_core
-from lazy_core import cli, errors, ir, ops, random, shadow, values
+from lazy_core import cli, errors, ir, ops, random, shadow, terminal, values
 from lazy_core.cache import cache
 from lazy_core.native import registry as kernels
 from lazy_core.ops import REGISTRY, registry
@@ -77,6 +78,12 @@ def test_the_guilty_operation_and_its_line_are_named():
         with pytest.warns(shadow.ShadowWarning, match=r"shadow run: wrong_sin\(f32\[16,16\]\) given equal operands: compiled"):
             lazy_core.barrier()
         del y
+    report = lazy_core.report()
+    assert "wrong_sin(f32[16,16]) given equal operands" in report.to_html()
+    assert "wrong_sin(f32[16,16]) given equal operands" in str(report)
+    shown = io.StringIO()
+    terminal.show(report, shown)
+    assert "what compiled programs compute wrongly" in shown.getvalue()
     (event,) = found()
     name, _, line = event.site.rpartition(":")
     with open(name) as file:

@@ -64,7 +64,7 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
             failure = None
             results: Any = [()] * len(sources)
             if any(live):
-                kept = history.begin(live, sources, cause)
+                kept = history.begin(live, sources, cause) if config.keep_traces or history.watchers else None
                 try:
                     results = _run(tuple(live), sources, cause, host_read, native)
                 except ExecutionError as error:
@@ -82,7 +82,8 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
             source.finish(list(arrays), epoch)
         if _trace.rotate_if_full():
             backend.give_back_memory()
-        shadow.tell()
+        if shadow.held:
+            shadow.tell()
     return failure
 
 

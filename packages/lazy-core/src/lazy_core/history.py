@@ -78,9 +78,7 @@ def _forget() -> None:
 
 
 def begin(live: Sequence[Sequence[Expr]], sources: Sequence[Source], cause: str) -> Kept | None:
-    """A trace is about to run; what goes in is kept if anybody wants it."""
-    if not config.keep_traces and not watchers:
-        return None
+    """A trace is about to run; what goes in is kept.  None if nothing would run, or if it reads what an earlier failure left."""
     exprs = [e for part in live for e in part]
     if not any(e.node is not None for e in exprs):
         return None

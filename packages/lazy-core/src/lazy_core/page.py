@@ -50,6 +50,7 @@ def render(report: Report) -> str:
         ("Why programs were compiled", _causes(report.events)),
         ("Where traces ended", _lines(report.events)),
         ("Fallbacks", _fallbacks(report)),
+        ("Shadow runs", _shadow(report)),
         ("Compiled graphs", _graphs(report)),
     ]
     body = "".join(f"<section><h2>{name}</h2>{content}</section>\n" for name, content in sections)
@@ -168,6 +169,16 @@ def _fallbacks(report: Report) -> str:
         reason = event.cause.split(": ", 2)[2] if event else ""
         rows.append((f"<code>{html.escape(name)}</code>", html.escape(reason), _site(event.site) if event else "", f"{count:,}"))
     return _table(("operation", "reason", "latest line", "times"), rows, 1)
+
+
+def _shadow(report: Report) -> str:
+    runs = int(report.counters.get("shadow_runs", 0))
+    if not runs:
+        return '<p class="empty">None: nothing that was compiled was computed natively too (lazy run --shadow).</p>'
+    rows = [(html.escape(e.cause), _site(e.site)) for e in report.events if e.kind == "shadow"]
+    if not rows:
+        return f'<p class="empty">{runs:,} runs of compiled programs were computed natively too, and nothing differed.</p>'
+    return _table(("what is wrong", "line"), rows, 0)
 
 
 def _picture(text: str) -> str:

@@ -43,7 +43,7 @@ class _Known:
 _MOST_KNOWN = 1024
 _known: OrderedDict[Hashable, _Known] = OrderedDict()
 # Runs of the trace that is being flushed: they are looked at when it is done.
-_held: list[tuple[Inputs, Sequence[Any]]] = []
+held: list[tuple[Inputs, Sequence[Any]]] = []
 
 
 def hold(plan: Plan, arguments: Sequence[Any], packed: Sequence[np.ndarray], donating: bool) -> Inputs | None:
@@ -65,12 +65,12 @@ def hold(plan: Plan, arguments: Sequence[Any], packed: Sequence[np.ndarray], don
 
 def ran(inputs: Inputs, outputs: Sequence[Any]) -> None:
     """The program ran; it is looked at in `tell`, when its results have reached those who hold them."""
-    _held.append((inputs, outputs))
+    held.append((inputs, outputs))
 
 
 def drop() -> None:
     """The barrier failed: nothing is looked at."""
-    _held.clear()
+    held.clear()
 
 
 def tell() -> None:
@@ -79,8 +79,8 @@ def tell() -> None:
     Raises:
         StrictError: something differs, and `strict` forbids that.
     """
-    runs = _held.copy()
-    _held.clear()
+    runs = held.copy()
+    held.clear()
     for inputs, outputs in runs:
         found = check(inputs, [backend.to_host(a) for a in outputs])
         if found is not None:

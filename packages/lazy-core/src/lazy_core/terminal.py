@@ -28,7 +28,7 @@ def show(report: Report, stream: TextIO) -> None:
 def renderable(report: Report) -> RenderableType:
     """A report as something that rich can print."""
     parts: list[RenderableType] = [Text(summary.headline(report.counters), style="bold"), _counters(report)]
-    for table in (_traces(report), _compiles(report), _runs(report), _fallbacks(report), _rest(report)):
+    for table in (_traces(report), _compiles(report), _runs(report), _fallbacks(report), _shadow(report), _rest(report)):
         if table is not None:
             parts += ["", table]
     return Panel(Group(*parts), title="lazy report", title_align="left", border_style="blue", padding=(1, 2))
@@ -99,6 +99,16 @@ def _fallbacks(report: Report) -> Table | None:
         event = latest.get(name.partition(":")[2])
         reason, site = (event.cause.split(": ", 2)[-1], summary.short(event.site)) if event else ("", "")
         table.add_row(Text(name, "red"), Text(reason), Text(site, "cyan"), f"{count:,}")
+    return table
+
+
+def _shadow(report: Report) -> Table | None:
+    events = [e for e in report.events if e.kind == "shadow"]
+    if not events:
+        return None
+    table = _table(_title("shadow runs: what compiled programs compute wrongly", len(events)), "cause", "line")
+    for e in events[-_MOST_ROWS:]:
+        table.add_row(Text(e.cause, "red"), Text(summary.short(e.site), "cyan"))
     return table
 
 
