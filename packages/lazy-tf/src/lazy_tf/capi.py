@@ -404,33 +404,6 @@ def handle_methods(num_dims: Any, dim: Any, deallocator: Any) -> HandleMethods:
     return HandleMethods(DEVICE_VERSION, num_dims, dim, deallocator, _SUMMARIZE())
 
 
-class _ConstantsByDevice(tf_context._EagerTensorCache):  # type: ignore[misc]
-    """TensorFlow's cache of small constants of its gradient functions, with one entry for each device."""
-
-    __slots__ = ()
-
-    def get(self, key: Any) -> Any:
-        return super().get((tf_context.context().device_name, key))
-
-    def put(self, key: Any, value: Any) -> None:
-        super().put((tf_context.context().device_name, key), value)
-
-
-def _ones_rank_cache(caches: Any) -> Any:
-    if not isinstance(caches._ones_rank_cache, _ConstantsByDevice):
-        caches._ones_rank_cache = _ConstantsByDevice()
-    return caches._ones_rank_cache
-
-
-def separate_constants() -> None:
-    """Keep constants that a gradient function made on one device out of those that run on another.
-
-    They are shapes, which TensorFlow keeps in host memory for every device of its own. One on the lazy device would pull there whatever
-    it meets in plain code.
-    """
-    tf_context._TensorCaches.ones_rank_cache = property(_ones_rank_cache)
-
-
 def context_object() -> Any:
     """TensorFlow's eager context: another object after a reset."""
     return tf_context.context()

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from lazy_core import events
 
-from . import callbacks, capi, inspection
+from . import callbacks, capi, inspection, surroundings
 
 DEVICE = "/job:localhost/replica:0/task:0/device:LAZY:0"
 """The device's full name.
@@ -37,7 +37,7 @@ def register() -> None:
             capi.forget_context()
             callbacks.install(DEVICE)
             inspection.install()
-            capi.separate_constants()
+            surroundings.install(DEVICE)
             _registered = context
 
 
