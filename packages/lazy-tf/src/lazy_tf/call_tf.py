@@ -17,7 +17,7 @@ from lazy_core import values
 from lazy_core.ops.registry import Op
 
 from . import capi
-from .attributes import Signature
+from .attributes import Signature, op_info
 from .constants import COMPILE_TIME_INPUTS
 from .tensor import Tensor
 
@@ -42,6 +42,12 @@ def supports(signature: Signature, inputs: Sequence[Any]) -> bool:
     if not signature.outputs or any(d not in capi.NUMPY_DTYPES for d in signature.outputs):
         return False
     return all(e.__class__ is Tensor for e in inputs) and refusal(signature, inputs) is None and _compilable(signature)
+
+
+def lowers(name: str) -> bool:
+    """Whether an operation can be lowered at all, for some dtypes."""
+    info = op_info(name)
+    return info.op_def is not None and not info.stateful and name not in _NEVER | _OPAQUE_INPUTS and bool(capi.xla_kernels(name))
 
 
 def _compilable(signature: Signature) -> bool:

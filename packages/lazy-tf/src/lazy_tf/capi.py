@@ -425,6 +425,13 @@ def xla_kernels(name: str) -> tuple[Mapping[str, frozenset[int]], ...]:
     return tuple([{c.name: frozenset(c.allowed_values.list.type) for c in k.constraint} for k in kernels if k.device_type == "XLA_CPU_JIT"])
 
 
+def operations_with_kernels() -> list[str]:
+    """The names of all operations that a CPU can run, in order, without those that only TensorFlow itself makes."""
+    _register_xla_kernels()
+    kernels = tf_kernels.get_all_registered_kernels().kernel
+    return sorted({k.op for k in kernels if k.device_type in ("CPU", "XLA_CPU_JIT") and k.op[0] != "_" and op_def(k.op) is not None})
+
+
 @functools.cache
 def _register_xla_kernels() -> None:
     with tf.device(CPU.decode()), stop_recording():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lazy_core import dump, values
+from lazy_core import values
 from lazy_core.errors import DeviceError, DtypeError
 from lazy_core.values import Value
 
@@ -24,13 +24,13 @@ def from_lazy(value: Any) -> Any:
     """A TensorFlow tensor on the lazy device that is the same dtype[*dims] value; nothing is copied or computed.
 
     Args:
-        value: another frontend's lazy tensor (whatever has `__lazy_core_value__`), or a value of the core.
+        value: another frontend's lazy tensor (whatever has `__lazy_core_value__`), a value of the core, or a NumPy array (which is copied).
 
     Raises:
         TypeError: it is neither.
         DtypeError: TensorFlow has no such dtype.
     """
-    shared = dump.value_of(value)
+    shared = values.shared(value)
     dtype = capi.TF_DTYPES.get(shared.shape.dtype)
     if dtype is None:
         raise DtypeError(f"TensorFlow has no dtype for a value of {shared.shape}")
