@@ -24,14 +24,12 @@ def _run(device, targets=PADDED, lengths=LENGTHS, labels=LABELS, as_tensors=Fals
 NOTHING = torch.zeros(N, 0, dtype=torch.int64)
 CASES = {
     "padded": {"targets": PADDED},
-    "joined": {"targets": JOINED, "reduction": "mean"},
-    "int32": {"targets": PADDED.int(), "reduction": "sum"},
-    "tensors": {"as_tensors": True},
+    "joined int32": {"targets": JOINED.int(), "reduction": "mean"},
     "impossible": {"lengths": [9, 7, 2, 5]},
     "no gradient of the impossible": {"lengths": [9, 7, 2, 5], "zero_infinity": True},
     "no labels": {"targets": NOTHING, "labels": [0] * N},
     "no labels joined": {"targets": NOTHING[0], "labels": [0] * N},
-    "another blank": {"targets": PADDED.clamp(max=3), "blank": 4},
+    "another blank, lengths in tensors": {"targets": PADDED.clamp(max=3), "blank": 4, "as_tensors": True, "reduction": "sum"},
 }
 
 

@@ -306,3 +306,18 @@ def test_transforms_and_packed_sequences_run_natively() -> None:
         expected = nn.utils.rnn.pack_padded_sequence(padded, lengths)
         found = nn.utils.rnn.pack_padded_sequence(padded.to(LAZY), lengths)
         torch.testing.assert_close(found.data.cpu(), expected.data)
+
+
+@pytest.mark.parametrize("tier", ["native", "auto", "compiled"])
+def test_what_the_cpu_has_no_kernel_for_runs_as_recorded(tier: str) -> None:
+    """Integer histograms, which libraries ask of any device but the CPU; the call and those after it, in a loop and alone."""
+    expected = torch.histc(torch.tensor([0.0, 2.0, 2.0, 3.0, 1.0]), bins=4, min=0, max=3)
+    with lazy_core.options(tier=tier):
+        for step in range(6):
+            x = torch.tensor([0, 2, 2, 3, 1], dtype=torch.int32, device="lazy")
+            counts = torch.histc(x * 1, bins=4, min=0, max=3)
+            offsets = torch.cumsum(counts, 0, dtype=torch.int32) + step
+            assert counts.dtype == torch.int32
+            assert torch.equal(offsets.cpu(), expected.cumsum(0).int() + step)
+    with pytest.raises(NotImplementedError), lazy_core.options(tier=tier):
+        torch.linalg.ldl_factor(torch.ones(2, 2, dtype=torch.float16, device="lazy"))[0].cpu()

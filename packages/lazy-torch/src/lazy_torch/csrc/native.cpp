@@ -8,6 +8,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <unordered_set>
+
 namespace lazytorch {
 
 // ---------------------------------------------------------------- bytes in host memory
@@ -341,6 +343,28 @@ static bool random_now(Op& op, Stack* stack, const IValue& generator) {
   return true;
 }
 
+// Calls that the CPU has no kernel for, mostly for their dtypes: an integer histogram, which it has on other devices.
+struct Refused {
+  std::atomic<bool> any{false};
+  std::mutex mutex;
+  std::unordered_set<uint64_t> signatures;
+  bool has(uint64_t signature) {
+    if (C10_LIKELY(!any.load(std::memory_order_relaxed))) return false;
+    std::lock_guard<std::mutex> lock(mutex);
+    return signatures.count(signature);
+  }
+  void add(uint64_t signature) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (signatures.size() >= 1 << 12) signatures.clear();
+    signatures.insert(signature);
+    any = true;
+  }
+};
+static Refused& refused() {
+  static auto* kept = new Refused();
+  return *kept;
+}
+
 bool run_immediately(Op& op, Stack* stack) {
   State& s = state();
   const size_t below = stack->size() - op.nargs;
@@ -354,16 +378,17 @@ bool run_immediately(Op& op, Stack* stack) {
     if (C10_UNLIKELY(elsewhere)) return false;
   }
   const uint64_t signed_by = signature(op, a), shown = numbers(op, a);
+  if (C10_UNLIKELY(refused().has(signed_by))) return false;
   prepare(op, a);
-  c10::SmallVector<std::pair<IValue, int>, 4> written;  // and where its host side stands in `hosts`
+  c10::SmallVector<std::pair<IValue, int>, 8> given;  // the arguments; of one that is written to, where its host side stands in `hosts`
   Held held;
   c10::SmallVector<IValue, 4> hosts;
   {
     std::lock_guard<std::mutex> lock(s.mutex);
     for (int i = 0; i < op.nargs; i++) {
       IValue host = i == op.generator ? IValue() : on_host(a[i], held);
-      if (op.args[i].write) written.emplace_back(std::move(a[i]), (int)hosts.size()), hosts.push_back(host);
-      else if (a[i].isTensor() || a[i].isList()) written.emplace_back(std::move(a[i]), -1);  // keeps the buffers alive
+      given.emplace_back(std::move(a[i]), op.args[i].write ? (int)hosts.size() : -1);  // keeps the buffers alive
+      if (op.args[i].write) hosts.push_back(host);
       a[i] = std::move(host);
     }
     s.recorded++, s.run_in_trace++, s.immediate_operations++;
@@ -376,11 +401,16 @@ bool run_immediately(Op& op, Stack* stack) {
     }
     if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
   }
-  {
+  try {
     at::AutoDispatchBelowADInplaceOrView guard;
     random ? (void)random_now(op, stack, generator) : run_kernel(op, stack);
+  } catch (const c10::NotImplementedError&) {  // what cannot be recorded either raises this once more
+    refused().add(signed_by);
+    stack->resize(below);
+    for (auto& argument : given) stack->push_back(std::move(argument.first));
+    return false;
   }
-  for (auto& [lazy, at] : written) {
+  for (auto& [lazy, at] : given) {
     if (at < 0) continue;
     if (lazy.isTensor()) {
       if (lazy.toTensor().defined()) follow_resize(lazy.toTensor(), hosts[at].toTensor());
@@ -394,7 +424,7 @@ bool run_immediately(Op& op, Stack* stack) {
     if (op.alias[r] >= 0) {
       int nth = 0;
       for (int i = 0; i < op.alias[r]; i++) nth += op.args[i].write;
-      for (auto& [lazy, at] : written)
+      for (auto& [lazy, at] : given)
         if (at == nth) v = lazy;
     } else if (v.isTensor()) {
       v = adopt(v.toTensor(), held);
@@ -623,7 +653,11 @@ class Evaluation {
     } else if (!op.on_cpu) {
       return false;
     } else {
-      run_kernel(op, &stack);
+      try {
+        run_kernel(op, &stack);
+      } catch (const c10::NotImplementedError&) {
+        return false;
+      }
     }
     for (size_t r = 0; r < e.returns.size(); r++) {
       const Return& made = e.returns[r];
