@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from . import backend, events, native, trace
+from . import backend, dump, events, native, trace
 from .barrier import Failed, failed_programs, flush
 from .cutting import Cutter
 from .errors import ExecutionError, LazyError
@@ -350,6 +350,24 @@ def from_host(array: Any, copy: bool = True) -> Value:
     host = np.asarray(array)
     events.count("transfers")
     return _materialised(Shape.of(host.shape, host.dtype), backend.from_host(host, copy))
+
+
+def shared(x: Any) -> Value:
+    """The value that any frontend's lazy tensor stands for now, so that another frontend can go on with it in the same trace.
+
+    A NumPy array is copied: where NumPy runs its small arrays at once, they are no lazy tensors.
+
+    Args:
+        x: whatever has `__lazy_core_value__`, a value, or a NumPy array or scalar.
+
+    Raises:
+        TypeError: it is none of these.
+        DtypeError: the device has no such dtype.
+    """
+    if isinstance(x, (np.ndarray, np.generic)) and not hasattr(type(x), "__lazy_core_value__"):
+        return from_host(x)
+    value: Value = dump.value_of(x)
+    return value
 
 
 def to_host(value: Value) -> np.ndarray:

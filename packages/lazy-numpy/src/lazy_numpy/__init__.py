@@ -22,6 +22,7 @@ from . import attributes as _attributes
 from . import methods as _methods
 from . import operators as _operators
 from . import selection as _selection
+from .convert import from_lazy, to_lazy
 from .mapping import dispatch as _dispatch
 from .mapping.makers import PUBLIC as _PUBLIC
 from .proxy import enabled
@@ -56,11 +57,13 @@ __all__ = [
     "empty",
     "enabled",
     "eye",
+    "from_lazy",
     "full",
     "identity",
     "linspace",
     "ndarray",
     "ones",
     "scalar",
+    "to_lazy",
     "zeros",
 ]

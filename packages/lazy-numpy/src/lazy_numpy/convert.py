@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import values
+from lazy_core import dump, values
+from lazy_core.errors import DtypeError, LazyError
 from lazy_core.ir import const
 from lazy_core.values import Value
 
@@ -19,7 +20,20 @@ from .recording import mode, settings
 from .selection import selection
 from .tensor import _ArrayType, ndarray, scalar, wrap, wrap_any
 
-__all__ = ["adopt", "from_numpy", "is_array", "is_lazy", "operand", "to_numpy", "to_value", "wrap", "wrap_any"]
+__all__ = [
+    "adopt",
+    "from_lazy",
+    "from_numpy",
+    "is_array",
+    "is_lazy",
+    "operand",
+    "shared",
+    "to_lazy",
+    "to_numpy",
+    "to_value",
+    "wrap",
+    "wrap_any",
+]
 
 
 def is_lazy(x: Any) -> bool:
@@ -58,6 +72,45 @@ def adopt(array: Any, owned: bool = True) -> Any:
     if type(array) is not np.ndarray or (array.size <= settings.small and mode.tier != "compiled"):
         return array
     return from_numpy(array, owned)
+
+
+def shared(x: Any) -> Value | None:
+    """The core's value of another frontend's lazy tensor; None for everything else, such as a tensor on another device."""
+    if getattr(type(x), "__lazy_core_value__", None) is None or is_lazy(x):
+        return None
+    try:
+        value: Value = dump.value_of(x)
+    except (TypeError, LazyError):
+        return None
+    return value if dtypes.supports(value.shape.dtype) else None
+
+
+def from_lazy(x: Any) -> Any:
+    """A lazy array with the contents that another frontend's lazy tensor has now: nothing is copied or computed, the trace goes on.
+
+    Later writes to the tensor do not change the array, nor writes to the array the tensor. Gradients end here.
+
+    Args:
+        x: whatever has `__lazy_core_value__`, a value of the core, or a NumPy array (which is copied); dtype[*dims].
+
+    Raises:
+        TypeError: it is neither.
+        DtypeError: NumPy has no such dtype.
+    """
+    value = values.shared(x)
+    if not dtypes.supports(value.shape.dtype):
+        raise DtypeError(f"NumPy has no dtype for a value of {value.shape}; cast it in the library that made it")
+    return wrap(value)
+
+
+def to_lazy(x: Any) -> Value:
+    """The core's value that a lazy array stands for now; nothing is copied or computed.
+
+    Raises:
+        TypeError: the argument is no lazy array.
+    """
+    value: Value = dump.value_of(x)
+    return value
 
 
 def to_numpy(x: Any) -> np.ndarray:
@@ -111,6 +164,9 @@ def operand(x: Any) -> tuple[Any, Any]:
         return const(x.item(), x.dtype), x.dtype
     if isinstance(x, np.ndarray) and type(x) is not np.ndarray:
         raise NotLowered(f"an operand of type {kind.__name__}")
+    foreign = shared(x)
+    if foreign is not None:
+        return foreign, foreign.shape.dtype
     array = np.asarray(x)
     if not dtypes.supports(array.dtype):
         raise NotLowered(f"an operand of dtype {array.dtype}")

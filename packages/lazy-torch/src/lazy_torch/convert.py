@@ -28,12 +28,19 @@ def to_lazy(x: torch.Tensor) -> values.Value:
         return values.from_array(array) if expr is None else values.from_expr(expr)
 
 
-def from_lazy(value: values.Value) -> torch.Tensor:
-    """A lazy tensor with a core value's contents, shared and not copied; writes to the tensor do not change the value.
+def from_lazy(x: Any) -> torch.Tensor:
+    """A tensor on the lazy device with what another frontend's lazy tensor holds now: nothing is copied or computed, the trace goes on.
+
+    Later writes to the one do not change the other. The tensor requires no gradient.
+
+    Args:
+        x: whatever has `__lazy_core_value__`, a value of the core, or a NumPy array (which is copied); dtype[*dims].
 
     Raises:
+        TypeError: it is neither.
         DtypeError: torch has no such dtype.
     """
+    value = values.shared(x)
     with trace.current().lock:
         shape = value.shape
         return _native.wrap(value.expr if value.array is None else None, value.array, shape.dims, dtypes.code_of(shape.dtype))

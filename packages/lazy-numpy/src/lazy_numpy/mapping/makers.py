@@ -78,7 +78,7 @@ def _maker(name: str, recorded: Callable[..., Any]) -> Callable[..., Any]:
 def _has_lazy(x: Any) -> bool:
     if type(x) in (list, tuple):
         return any([_has_lazy(v) for v in (x if len(x) < 64 else x[:1])])
-    return convert.is_lazy(x)
+    return convert.is_lazy(x) or convert.shared(x) is not None
 
 
 # Functions of the user's are called with lazy arrays, or files are read: these are what they are in every tier.
