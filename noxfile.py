@@ -146,6 +146,13 @@ def ecosystem(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-q", str(_folder("torch") / "tests" / "ecosystem"), *session.posargs)
 
 
+@nox.session(name="numpy-suite")
+def numpy_suite(session: nox.Session) -> None:
+    """NumPy's own tests with the lazy NumPy in its place (-- --only test_umath --tier recorded selects)."""
+    _install(session, ("core", "numpy"))
+    session.run("python", str(_folder("numpy") / "judges" / "numpy_suite.py"), *session.posargs)
+
+
 @nox.session(venv_backend="none", requires=["together"])
 def demo(session: nox.Session) -> None:
     """The main job: real torch, NumPy and TensorFlow programs, lazy beside native, and a table of what happened."""

@@ -520,3 +520,18 @@ def test_changing_the_tier_in_the_middle_of_a_loop(auto):
         return u
 
     on_both(program)
+
+
+def test_small_parts_of_a_computed_array_may_be_written_to_and_alias(native):
+    """Though its memory is the buffer of a value."""
+    with lazy_core.options(tier="compiled"):
+        a = lazy_numpy.arange(12_000.0).reshape(300, 40) + 0.0
+        lazy_core.barrier()
+    row, turned = a[3], a.T[2, :50]
+    row[0] = -1.0
+    a[3, 1] = -2.0
+    turned[0] = -3.0
+    np.add(row[5:6], 1.0, out=row[5:6])
+    assert np.asarray(row)[:6].tolist() == [-1.0, -2.0, 122.0, 123.0, 124.0, 126.0]
+    assert np.asarray(a)[3, :6].tolist() == [-1.0, -2.0, 122.0, 123.0, 124.0, 126.0]
+    assert float(a[0, 2]) == -3.0

@@ -175,3 +175,25 @@ def test_bounds_of_slices_may_be_numpys_integers_or_lazy_ones():
         assert v.reshape(2, 3)[:, np.int32(1) :].tolist() == [[1.0, 2.0], [0.0, 0.0]]
         with pytest.raises(TypeError, match="slice indices must be integers"):
             v[1.5:]
+
+
+def test_functions_that_write_take_arrays_of_numpys_own():
+    """Strings and long doubles among them, with lazy masks and values."""
+    for own in (np.array(["a", "b"]), np.ones(2, np.longdouble), np.zeros(2)):
+        mask = LAZY.array([True, False])
+        wanted = own.copy()
+        np.putmask(wanted, np.array([True, False]), wanted[1:])
+        np.putmask(own, mask, own[1:].copy())
+        assert own.tolist() == wanted.tolist()
+    with pytest.raises(ValueError, match="cannot delete array elements"):
+        del LAZY.zeros(3)[0]
+    with pytest.raises(ValueError, match="clipmode must be one of"):
+        np.take(LAZY.arange(5.0), LAZY.array([1]), mode="sideways")
+
+
+def test_numpys_own_assertions_compare_lazy_arrays():
+    x = LAZY.arange(4.0)
+    LAZY.testing.assert_equal(x, np.arange(4.0))
+    LAZY.testing.assert_equal([x[0], {"a": x}], [0.0, {"a": np.arange(4.0)}])
+    with pytest.raises(AssertionError, match="Mismatched elements"):
+        LAZY.testing.assert_array_equal(x, x + 1)

@@ -291,7 +291,7 @@ def install() -> None:
         cls.real = _component("real")
         cls.imag = _component("imag")
         cls.to_device = lambda self, device, /, *, stream=None: self
-        cls.__array_namespace__ = lambda self, api_version=None: _namespace()
+        cls.__array_namespace__ = _namespace
     shape = _attribute("shape", lambda self: self._shape.dims)
     ndarray.shape = shape.setter(dual(_set_shape, _native_set_shape, quiet))
     scalar.shape = property(lambda self: (), doc="The dimensions: none.")
@@ -305,7 +305,16 @@ def install() -> None:
     ndarray.ctypes = property(lambda self: self.__array__(copy=False).ctypes, doc="For reading from C.")
 
 
-def _namespace() -> Any:
+def _namespace(self: Any, /, *, api_version: str | None = None) -> Any:
+    """The lazy NumPy as a namespace of the array API standard.
+
+    Raises:
+        ValueError: NumPy does not have that version of the standard.
+    """
     from .proxy import module
 
+    np.ndarray.__array_namespace__(_ANY, api_version=api_version)  # type: ignore[arg-type]
     return module()
+
+
+_ANY = np.empty(0)

@@ -95,7 +95,7 @@ def bring(result: Any, taken: list[tuple[Any, np.ndarray]], plain: tuple[Any, ..
             if result is array:
                 return lazy
             if base is not None and (base is array or base is array.base):
-                return view_of(lazy, result) if result.size > settings.small else result
+                return result if result.size <= settings.small and not lazy._shows_value() else view_of(lazy, result)
         if plain and any([result is p for p in plain]):
             return result
         if base is not None:

@@ -8,6 +8,7 @@ library.  Libraries keep the real NumPy.  May import the mapping and `random_pro
 from __future__ import annotations
 
 import builtins
+import functools
 import os
 import sys
 import sysconfig
@@ -19,7 +20,7 @@ import numpy as np
 
 from . import fallback
 from .convert import from_numpy, is_lazy
-from .immediate import dual, on_numpy
+from .immediate import dual, on_numpy, take
 from .mapping import creation, makers, shapes
 from .mapping.base import array as lazy_array
 from .recording import mode
@@ -36,11 +37,12 @@ class NumpyProxy(types.ModuleType):
         self.__dict__.update({k: v for k, v in vars(real).items() if k not in ("__getattr__", "__dir__")})
         self.__dict__.update(replaced)
         self.__dict__["__real__"] = real
+        self.__dict__.pop("testing", None)  # made when somebody asks for it: importing it takes long
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.__dict__["__real__"], name)
         if isinstance(value, types.ModuleType):
-            value = _proxies.get(value.__name__, value)
+            value = module(value.__name__)
         return value
 
     def __dir__(self) -> list[str]:
@@ -105,10 +107,30 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: 
 _strided = dual(_as_strided, on_numpy(np.lib.stride_tricks.as_strided))
 
 
+# What of `numpy.testing` looks at the type of what it is given.
+_COMPARING = (
+    "assert_ assert_allclose assert_almost_equal assert_approx_equal assert_array_almost_equal assert_array_almost_equal_nulp "
+    "assert_array_compare assert_array_equal assert_array_less assert_array_max_ulp assert_equal assert_string_equal"
+).split()
+
+
+def _compares(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return function(*[take(a) for a in args], **{k: take(v) for k, v in kwargs.items()})
+
+    return call
+
+
 def module(name: str = "numpy") -> types.ModuleType:
     """The proxy of `numpy` or of one of its modules; the real module where there is nothing to replace."""
     if not _proxies:
         _build()
+    if name == "numpy.testing" and name not in _proxies:
+        real = sys.modules[name]
+        compared = {n: _compares(f) for n in _COMPARING if (f := getattr(real, n, None)) is not None}
+        _proxies[name] = NumpyProxy(real, compared)
     return _proxies.get(name) or sys.modules[name]
 
 

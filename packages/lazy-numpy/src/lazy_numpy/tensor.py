@@ -109,6 +109,10 @@ class ndarray(metaclass=_ArrayType):
         cell = self._cell
         return self._has_value() if cell is None else not cell.writable
 
+    def _stays_read_only(self) -> bool:
+        """Whether the array is read-only to its user, and not only because its memory is the buffer of a value."""
+        return not self._shows_value()
+
     def _become(self, array: np.ndarray) -> None:
         """Be another array, of its own memory."""
         if self._has_value():
@@ -202,6 +206,9 @@ class ndarray(metaclass=_ArrayType):
     # Attached by `mapping.dispatch`.
     __getitem__: Any
     __setitem__: Any
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
 
     def __len__(self) -> int:
         dims = self._shape.dims

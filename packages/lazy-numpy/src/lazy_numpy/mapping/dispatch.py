@@ -54,6 +54,8 @@ def on_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
         if function in _HOST:
             return fallback.on_host(function, args, kwargs)
         return fallback.run(function, args, kwargs, _name(function), "no lowering")
+    if function in _WRITING and args and not is_array(args[0]):
+        return fallback.run(function, args, kwargs, _name(function), "it writes into an array of NumPy's own")
     try:
         return found(*args, **kwargs)
     except (NotLowered, UnsupportedError, DtypeError) as why:
@@ -62,6 +64,9 @@ def on_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 
 # These call functions of the user's, which must not be called twice: NumPy runs them in every tier but "compiled".
 _CALLING_BACK = frozenset((np.apply_along_axis, np.apply_over_axes, np.piecewise))
+
+
+_WRITING = frozenset((np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask))
 
 
 def _at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

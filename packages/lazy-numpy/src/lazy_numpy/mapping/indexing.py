@@ -542,6 +542,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         result = _index(a._get(), picks._get(), axes=(index,))
     elif mode == "clip":
         result = _take(a._get(), picks.astype(np.intp).clip(0, n - 1)._get(), axis=index, mode="clip")
+    elif mode != "wrap":
+        raise NotLowered(f"the mode {mode!r}")
     else:
         result = _take(a._get(), (picks.astype(np.intp) % n)._get(), axis=index, mode="clip")
     return store(wrap_any(result), out)

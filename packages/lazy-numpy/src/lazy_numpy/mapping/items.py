@@ -38,7 +38,7 @@ def getitem(self: ndarray, key: Any) -> Any:
             return result
         self._reads = 0
         size = result.size
-        if size <= settings.part and (size < x.size or size <= settings.small):
+        if size <= settings.part and (size < x.size or size <= settings.small) and (result.flags.writeable or self._stays_read_only()):
             return result
         base = result.base
         if base is None:
