@@ -89,6 +89,25 @@ def test_a_program_is_captured_and_replayed_without_its_library(program, tmp_pat
     assert done.stdout.count("native and compiled results agree") == len(found.traces)
 
 
+def test_the_command_shadows_a_program_that_ran_natively_so_far(tmp_path):
+    """`lazy run --shadow --frontend none`, and `capture`, reach a frontend that has not told the core of itself yet."""
+    pytest.importorskip("lazy_torch")
+    lines = ["import torch", "x = torch.ones(3, device='lazy')", "for _ in range(3): print(torch.sin(x).sum().item())"]
+    captured = ["import lazy_core", f"with lazy_core.capture({str(tmp_path / 'x.lzt')!r}):", *["  " + line for line in lines[1:]]]
+    env = {**os.environ, "LAZY_CACHE_DIR": "off"}
+    del env["LAZY_TIER"]
+    script = tmp_path / "program.py"
+    script.write_text("\n".join(lines))
+    run = [sys.executable, "-m", "lazy_core.cli", "run", "--shadow", "--frontend", "none", str(script)]
+    shown = subprocess.run(run, capture_output=True, text=True, env=env, timeout=300)
+    assert shown.returncode == 0, shown.stderr[-2000:]
+    assert "shadow_runs      3" in shown.stderr, shown.stderr[-2000:]
+    script.write_text("\n".join([lines[0], *captured]))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert capsule.load(tmp_path / "x.lzt").traces
+
+
 def test_a_program_in_shadow_has_no_false_alarm(program):
     """Training with dropout, stencils, guards: what differs is rounding."""
     before = lazy_core.report().counters

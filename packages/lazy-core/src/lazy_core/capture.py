@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import capsule, dump, faults, history, rerun, tiers, trace
+from . import capsule, dump, faults, frontend, history, rerun, tiers, trace
 from .barrier import barrier
 from .capsule import Trace
 from .config import config
@@ -59,6 +59,7 @@ class capture:
             capsule.write(self.path, [history.pending(found)], self._values)
 
     def __enter__(self) -> capture:
+        frontend.finish_imports()  # so that one that runs natively so far hears of the tier
         self._tier = config.tier
         if tiers.in_force() == "auto":
             config.set("tier", "compiled")

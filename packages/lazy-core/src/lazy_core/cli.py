@@ -128,6 +128,7 @@ def _run(args: argparse.Namespace) -> int:
         config.set("shadow", args.shadow_every or 1)
         if "LAZY_TIER" not in os.environ:  # what never compiles would never be compared
             config.set("tier", "compiled")
+            os.environ["LAZY_TIER"] = "compiled"  # a frontend that the script imports asks there
     try:
         status = int(runner(args.script, args.arguments) or 0)
         barrier()
