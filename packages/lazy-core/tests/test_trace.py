@@ -501,6 +501,6 @@ def test_duplicate_live_values_share_one_output():
 def test_public_names_are_frozen():
     """`__all__` changes on purpose only."""
     assert lazy_core.__all__ == [
-        "LazyError", "Shape", "__version__", "barrier", "capture", "config", "errors", "events", "explain", "first_nan", "frontend", "graph", "ir", "ops",
-        "options", "report", "reset_report", "storage", "strict", "trace", "values",
+        "LazyError", "Shape", "__version__", "barrier", "capture", "config", "errors", "events", "explain", "first_nan", "frontend",
+        "graph", "ir", "ops", "options", "report", "reset_report", "storage", "strict", "trace", "values",
     ]  # fmt: skip
