@@ -68,7 +68,7 @@ def test_attributes_come_back_with_type_and_bits(value):
 
 NO_ATTRIBUTES = [
     {}, {"float": 1}, {"float": "x"}, {"float": "nan", "bits": "00"}, {"dtype": "object"}, {"dtype": "f4,f4"}, {"complex": [1]}, 1.5,
-    {"number": "00", "dtype": "float32"}, {"shape": "f32"}, {"shape": "object[1]"}, {"slice": [1]}, {"what": 1},
+    {"number": "00", "dtype": "float32"}, {"shape": "f32"}, {"shape": "object[1]"}, {"shape": "void8[1]"}, {"slice": [1]}, {"what": 1},
 ]  # fmt: skip
 
 

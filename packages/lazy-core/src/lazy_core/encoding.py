@@ -1,7 +1,7 @@
 """Graphs as plain data, and back.
 
 Owns: how a capsule spells attributes, constants and operations; `cut`, which leaves out what only a frontend has; `build`, which checks
-what it reads.  May import `lowering`, `rerun`, `ir`, `shape`, `ops`, `errors`.
+what it reads.  May import `backend`, `lowering`, `rerun`, `ir`, `shape`, `ops`, `errors`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # NumPy knows its dtypes by name once it is imported
 import numpy as np
 
-from . import lowering, rerun
+from . import backend, lowering, rerun
 from .errors import LazyError
 from .ir import Const, Expr, Leaf, Node, ScalarLeaf, attrs, post_order
 from .ops.registry import REGISTRY
@@ -58,7 +58,7 @@ def refuse_constant(name: str) -> Any:
 def shape(text: Any) -> Shape:
     """A shape that is spelt like `f32[2,3]`, of a dtype that the device has."""
     found = Shape.parse(text) if isinstance(text, str) else None
-    if found is None or found.dtype.hasobject or found.dtype.kind not in "biufcV":
+    if found is None or not backend.supports(found.dtype):
         raise CapsuleError(f"{text!r} is no shape")
     return found
 
