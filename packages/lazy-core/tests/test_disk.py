@@ -57,6 +57,29 @@ def test_index_prevents_lowering(folder, monkeypatch):
     assert program() == [0, 2, 6]
 
 
+def test_nothing_is_ever_unpickled(folder, monkeypatch):
+    """Files that somebody else could have written are never run: what is read back is texts, checksums and XLA's own form."""
+    import _pickle
+    import ast
+    import marshal
+    import pickle
+    from pathlib import Path
+
+    program()
+    cache.clear()
+    lazy_core.reset_report()
+    for module, names in ((pickle, ("load", "loads", "Unpickler")), (_pickle, ("load", "loads", "Unpickler")), (marshal, ("load", "loads"))):
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *a, **k: pytest.fail("unpickled"))
+    assert program() == [0, 2, 6]
+    assert lazy_core.report().counters["disk_hits"] == 1
+    monkeypatch.undo()
+    for source in Path(lazy_core.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert not {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"} & set(names), source
+
+
 def test_folder_belongs_to_the_user_alone(folder):
     """Mode 0700, and a folder that others can write to is refused with a reason."""
     program()

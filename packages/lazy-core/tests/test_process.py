@@ -266,6 +266,41 @@ def test_the_command_behaves_as_commands_do(tmp_path):
         assert not done.stdout
 
 
+def test_run_runs_a_script_as_python_does_and_shows_the_report_on_standard_error(tmp_path):
+    """Its arguments, its output, its exit status and its traceback are the script's; the report is a file too where one is asked for."""
+    import json
+
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys\n"
+        "import numpy as np\n"
+        "from lazy_core import ops, values\n"
+        "x = values.from_host(np.arange(3, dtype=np.float32))\n"
+        "print(__name__, sys.argv[1:], values.to_host(ops.add(x, x)).tolist())\n"
+        "pending = ops.mul(x, x)\n"
+        "if sys.argv[1:] == ['exit']:\n"
+        "    sys.exit(7)\n"
+        "if sys.argv[1:] == ['raise']:\n"
+        "    raise ValueError('in the script')\n"
+    )
+    done = command("run", "--frontend", "none", "--json", str(tmp_path / "report.json"), str(script), "--flag", "1", LAZY_TIER="compiled")
+    assert (done.returncode, done.stdout) == (0, "__main__ ['--flag', '1'] [0.0, 2.0, 4.0]\n"), done.stderr
+    assert "operations recorded" in done.stderr
+    counters = json.loads((tmp_path / "report.json").read_text())["counters"]
+    assert (counters["recorded"], counters["barriers"]) == (2, 1)  # what nobody holds any more when the script ends does not run
+    shown = command("report", str(tmp_path / "report.json"))
+    assert shown.returncode == 0
+    assert "operations recorded" in shown.stdout
+    assert command("run", "--frontend", "none", str(script), "exit").returncode == 7
+    failed = command("run", "--frontend", "none", str(script), "raise")
+    assert failed.returncode == 1
+    assert "ValueError: in the script" in failed.stderr
+    missing = command("run", "--frontend", "none", str(tmp_path / "absent.py"))
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("lazy: ")
+    assert "absent.py" in missing.stderr
+
+
 def test_a_bad_setting_in_the_environment_names_its_variable():
     """A typing mistake is no traceback riddle."""
     done = subprocess.run(

@@ -56,9 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "doctor":
         return _doctor(args.json)
     file = args.script if args.command == "run" else args.file
+    if args.command == "run" and not file.endswith(replays.SUFFIX):
+        if not os.path.exists(file):
+            print(f"lazy: there is no script {file}", file=sys.stderr)
+            return 2
+        return _run(args)  # what the script raises is the script's, with its traceback
     try:
         if args.command == "run":
-            return replays.run(file) if file.endswith(replays.SUFFIX) else _run(args)
+            return replays.run(file)
         if args.command == "graph" and file.endswith(replays.SUFFIX):
             return replays.graph(file, args.number, args.format)
         with open(file, encoding="utf-8") as opened:
