@@ -321,3 +321,19 @@ def test_what_the_cpu_has_no_kernel_for_runs_as_recorded(tier: str) -> None:
             assert torch.equal(offsets.cpu(), expected.cumsum(0).int() + step)
     with pytest.raises(NotImplementedError), lazy_core.options(tier=tier):
         torch.linalg.ldl_factor(torch.ones(2, 2, dtype=torch.float16, device="lazy"))[0].cpu()
+
+
+@pytest.mark.parametrize(("tier", "compiles"), [("compiled", 1), ("native", 0)])
+def test_a_tier_set_in_the_program_holds_before_anything_was_imported_for_recording(tier: str, compiles: int) -> None:
+    code = (
+        "import torch, lazy_core\n"
+        "x = torch.ones(3, device='lazy')\n"
+        f"with lazy_core.options(tier={tier!r}):\n"
+        "    print((x * 2 + 1).tolist(), lazy_core.report().counters['compiles'])\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "LAZY_TIER"} | {
+        "LAZY_CACHE_DIR": "off",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == f"[3.0, 3.0, 3.0] {compiles}\n", done.stdout + done.stderr

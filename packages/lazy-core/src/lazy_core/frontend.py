@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .config import watch
 from .errors import LazyError
 
 ENTRY_POINT_GROUP = "lazy_core.frontends"
@@ -79,3 +80,17 @@ def finish_imports() -> None:
         if point.module.partition(".")[0] in sys.modules:
             with contextlib.suppress(Exception):  # what is broken is told by whoever uses it
                 point.load()
+
+
+_told = False
+
+
+def _tier_was_set() -> None:
+    """A frontend that runs natively so far reads the tier from the environment only: let it hear of another one."""
+    global _told
+    if _told:
+        finish_imports()
+    _told = True  # the first call is `watch` itself, while the core is being imported
+
+
+watch("tier", _tier_was_set)
