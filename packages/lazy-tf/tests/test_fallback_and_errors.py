@@ -11,6 +11,8 @@ import tensorflow as tf
 import lazy_core
 import lazy_tf
 from lazy_core import events
+from lazy_tf import capi
+from lazy_tf.attributes import op_info
 
 ROWS = np.arange(40, dtype="f").reshape(8, 5)
 
@@ -126,8 +128,6 @@ def test_another_device_number_is_refused():
 
 
 def test_missing_libraries_and_old_versions_are_named():
-    from lazy_tf import capi
-
     with pytest.raises(ImportError, match=r"no libnowhere\.so\.2"):
         capi.library_path("libnowhere")
     with pytest.raises(ImportError, match=r"needs TensorFlow 2\.18 or newer; 2\.9\.1 is installed"):
@@ -166,3 +166,15 @@ def test_operands_of_the_cpu_are_copied_and_other_dtypes_refused(lazy):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected to be a (int32|float) tensor but is a (float|int32) tensor"):
         tf.add(x, tf.constant([1, 2]))
     np.testing.assert_array_equal((x + 1).numpy(), np.add(ROWS, 1))
+
+
+def test_attributes_in_any_order_are_one_signature():
+    """TensorFlow serialises them in a random order, which must not make another program each time."""
+    parts = {"transpose_a": capi.AttrValue(b=True), "transpose_b": capi.AttrValue(b=False), "T": capi.AttrValue(type=1)}
+    blobs = []
+    for order in (list(parts), list(reversed(parts))):
+        listed = [capi.NameAttrList(attr={name: parts[name]}).SerializeToString() for name in order]
+        blobs.append(b"".join(listed))
+    assert blobs[0] != blobs[1]
+    first, second = (op_info("MatMul").by_blob(blob) for blob in blobs)
+    assert first is second and first.values["transpose_a"] is True

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "arrays.h"
+#include "failing.h"
 #include "follow.h"
 #include "native.h"
 #include "operations.h"
@@ -29,7 +30,6 @@ constexpr size_t kScalars = 16384;
 std::string device_name;
 const char* device_name_seen = nullptr;  // TensorFlow's own copy of it
 long long epoch = -1;
-unsigned long main_thread = 0;
 auto& known_scalars = *new std::unordered_map<std::string, Ref>;
 
 PyObject* name_epoch = PyUnicode_InternFromString("epoch");
@@ -278,44 +278,6 @@ bool run(const TFE_Op* op, int* count, Inputs* outputs, TF_Status* status) {
   return dispatch(use, inputs, *count, outputs, status);
 }
 
-// Raise an exception in the main thread; Python calls this as soon as it runs there again.
-int raise_later(void* exception) {
-  Ref held(static_cast<PyObject*>(exception));
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(held.get())), held.get());
-  return -1;
-}
-
-// An interrupt, or whatever else is no error, is not TensorFlow's to translate: it is raised as it is once TensorFlow has returned.
-// False, with the exception still there, where it is an error.
-bool interrupted(TF_Status* status) {
-  if (PyErr_ExceptionMatches(PyExc_Exception) || PyThread_get_thread_ident() != main_thread) return false;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  Ref kind(type), where(trace);
-  TF_SetStatus(status, TF_CANCELLED, "interrupted");
-  // The queue has room for few: what does not go in is the same kind of news as what fills it.
-  if (Py_AddPendingCall(raise_later, value) < 0) Py_DECREF(value);
-  return true;
-}
-
-// Hand the exception in flight to TensorFlow.
-void fail(TF_Status* status) {
-  if (!PyErr_Occurred()) return;  // the status says it already
-  if (interrupted(status)) return;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  if (trace != nullptr) PyException_SetTraceback(value, trace);
-  Ref kind(type), error(value), where(trace), state = number(status);
-  PyObject* arguments[] = {state.get(), error ? error.get() : Py_None};
-  Ref done(PyObject_Vectorcall(hooks.fail, arguments, 2, nullptr));
-  if (!done) {
-    PyErr_Clear();
-    TF_SetStatus(status, TF_INTERNAL, "the lazy device failed, and failed to say why");
-  }
-}
-
 void execute(const TFE_Op* op, int* count, TFE_TensorHandle** handles, TF_Status* status, void*) {
   Gil gil;
   Inputs outputs;
@@ -391,7 +353,7 @@ bool configure(PyObject* given) {
     return false;
   }
   PyObject* ident = PyDict_GetItemString(given, "main_thread");
-  main_thread = ident != nullptr ? PyLong_AsUnsignedLong(ident) : 0;
+  set_main_thread(ident != nullptr ? PyLong_AsUnsignedLong(ident) : 0);
   if (PyErr_Occurred()) return false;
   Py_INCREF(type);
   tensor_class = reinterpret_cast<PyTypeObject*>(type);

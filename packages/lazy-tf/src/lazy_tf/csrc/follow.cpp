@@ -2,10 +2,9 @@
 
 #include <chrono>
 #include <cstring>
-#include <deque>
 
 #include "arrays.h"
-#include "native.h"
+#include "items.h"
 #include "sights.h"
 
 namespace lazy_tf {
@@ -20,24 +19,6 @@ constexpr uint16_t kSightsToLearn = 2;
 constexpr std::chrono::microseconds kShortestTrace{100};
 // One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
 constexpr uint64_t kExamineEvery = 1024;
-
-// An operation that was recorded, so that it can be run natively: what went in, and the expressions that came out.
-struct Item {
-  struct In {
-    Ref object;  // an expression, or an array that the host knew
-    bool host = false, variable = false;
-    int dtype = 0;
-  };
-  struct Out {
-    Ref expr;
-    int position;  // of the output, or of the variable among the inputs
-    bool variable;
-  };
-  std::shared_ptr<Use> use;
-  std::vector<In> inputs;
-  std::vector<Out> outputs;
-  int count = 0;
-};
 
 Tier tier = Tier::kCompiled;
 bool now_immediate = false;
@@ -56,8 +37,7 @@ auto& sights = *new Sights;
 auto& prefixes = *new std::vector<uint64_t>;  // that ran at once in this trace
 auto& followed = *new std::vector<uint64_t>;  // that were recorded in this trace
 auto& use_log = *new std::vector<uint32_t>;
-// A deque, and shared, because another thread may add to it or begin another trace while these are run.
-using Items = std::deque<Item>;
+// Shared, because another thread may begin another trace while these are run.
 auto& items = *new std::shared_ptr<Items>(std::make_shared<Items>());
 
 PyObject* name_expr = PyUnicode_InternFromString("expr");
@@ -334,151 +314,10 @@ PyObject* log_list() {
 
 PyObject* follow_counters() { return Py_BuildValue("(LL)", immediate_operations, immediate_traces); }
 
-// ------------------------------------------------------------------ running what was recorded
-
-namespace {
-
-// Handles by expression, owned.
-class Environment {
- public:
-  ~Environment() {
-    for (auto& entry : handles_) TFE_DeleteTensorHandle(entry.second);
-  }
-  TFE_TensorHandle* find(PyObject* expr) const {
-    auto found = handles_.find(expr);
-    return found != handles_.end() ? found->second : nullptr;
-  }
-  void set(PyObject* expr, TFE_TensorHandle* handle) {
-    TFE_TensorHandle*& place = handles_[expr];
-    if (place != nullptr) TFE_DeleteTensorHandle(place);
-    place = handle;
-  }
-  void drop(PyObject* expr) {
-    auto found = handles_.find(expr);
-    if (found == handles_.end()) return;
-    TFE_DeleteTensorHandle(found->second);
-    handles_.erase(found);
-  }
-
- private:
-  std::unordered_map<PyObject*, TFE_TensorHandle*> handles_;
-};
-
-struct Status {
-  TF_Status* get = TF_NewStatus();
-  ~Status() { TF_DeleteStatus(get); }
-};
-
-// A failure that left only a status becomes an exception.
-PyObject* raise_status(TF_Status* status) {
-  if (!PyErr_Occurred()) {
-    Ref pointer = number(status);
-    Ref done(PyObject_CallOneArg(hooks.raise, pointer.get()));
-    if (done) PyErr_SetString(PyExc_RuntimeError, "running recorded operations natively failed without a reason");
-  }
-  return nullptr;
-}
-
-// The handle of an input, which the environment owns; null with an exception or a status, or without where there is none.
-TFE_TensorHandle* input_handle(const Item::In& in, Environment* environment, TF_Status* status) {
-  PyObject* key = in.object.get();
-  TFE_TensorHandle* found = environment->find(key);
-  if (found != nullptr) return found;
-  Ref array = in.host ? Ref::borrow(key) : Ref(PyObject_CallOneArg(hooks.leaf, key));
-  if (!array || array.get() == Py_None) return nullptr;
-  found = handle_over(array.get(), in.dtype, context, status);
-  if (found != nullptr) environment->set(key, found);
-  return found;
-}
-
-bool run_item(const Item& item, Environment* environment, bool* possible, TF_Status* status) {
-  std::vector<TFE_TensorHandle*> handles, resources;
-  bool fine = true;
-  for (const Item::In& in : item.inputs) {
-    TFE_TensorHandle* handle = input_handle(in, environment, status);
-    fine = handle != nullptr;
-    if (fine && in.variable) {
-      resources.push_back(new_resource(in.dtype, status));
-      fine = resources.back() != nullptr && assign_resource(resources.back(), handle, status);
-      handle = resources.back();
-    }
-    if (!fine) break;
-    handles.push_back(handle);
-  }
-  if (!fine && !PyErr_Occurred() && TF_GetCode(status) == TF_OK) *possible = false;
-  std::vector<TFE_TensorHandle*> made(item.count + 1);
-  int count = item.count;
-  if (fine) {
-    fine = run_handles(item.use->operation->name.c_str(), item.use->prototype, handles, &count, made.data(), status);
-    if (!fine) count = 0;
-    for (const Item::Out& out : item.outputs) {
-      if (!fine) break;
-      if (out.variable) {
-        TFE_TensorHandle* contents = read_resource(handles[out.position], item.inputs[out.position].dtype, status);
-        fine = contents != nullptr;
-        if (fine) environment->set(out.expr.get(), contents);
-      } else {
-        environment->set(out.expr.get(), made[out.position]);
-        made[out.position] = nullptr;
-      }
-    }
-    for (int i = 0; i < count; ++i)
-      if (made[i] != nullptr) TFE_DeleteTensorHandle(made[i]);
-  }
-  for (TFE_TensorHandle* resource : resources)
-    if (resource != nullptr) TFE_DeleteTensorHandle(resource);
-  return fine;
-}
-
-}  // namespace
-
 PyObject* replay(PyObject* wanted, PyObject* known) {
   const std::shared_ptr<Items> held = items;
-  const Items& recorded = *held;
-  const size_t size = recorded.size();
-  if (!replayable || size == 0) Py_RETURN_NONE;
-  // Backwards: which operations are needed, and where each expression is used last.
-  std::unordered_map<PyObject*, size_t> last;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(wanted); ++i) last[PyList_GET_ITEM(wanted, i)] = size;
-  std::vector<bool> needed(size);
-  for (size_t i = size; i-- > 0;) {
-    for (const Item::Out& out : recorded[i].outputs)
-      if (last.count(out.expr.get())) needed[i] = true;
-    if (!needed[i]) continue;
-    for (const Item::In& in : recorded[i].inputs)
-      if (!in.host) last.emplace(in.object.get(), i);
-  }
-  Environment environment;
-  Status status;
-  for (size_t i = 0; i < size; ++i) {
-    if (!needed[i]) continue;
-    bool possible = true;
-    if (!run_item(recorded[i], &environment, &possible, status.get)) {
-      if (!possible) Py_RETURN_NONE;
-      return raise_status(status.get);
-    }
-    for (const Item::In& in : recorded[i].inputs) {
-      auto found = last.find(in.object.get());
-      if (in.host || (found != last.end() && found->second == i)) environment.drop(in.object.get());
-    }
-  }
-  Ref found(PyList_New(PyList_GET_SIZE(wanted)));
-  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(wanted); ++i) {
-    PyObject* expr = PyList_GET_ITEM(wanted, i);
-    PyObject* array = PyDict_GetItemWithError(known, expr);
-    Ref made = Ref::borrow(array);
-    if (PyErr_Occurred()) return nullptr;
-    TFE_TensorHandle* handle = made ? nullptr : environment.find(expr);
-    if (handle != nullptr) made = view_of(handle, status.get);
-    if (!made && handle != nullptr) return raise_status(status.get);
-    if (!made) {
-      made = Ref(PyObject_CallOneArg(hooks.leaf, expr));
-      if (!made) return nullptr;
-      if (made.get() == Py_None) Py_RETURN_NONE;
-    }
-    PyList_SET_ITEM(found.get(), i, made.release());
-  }
-  return found.release();
+  if (!replayable || held->empty()) Py_RETURN_NONE;
+  return replay_items(*held, wanted, known);
 }
 
 }  // namespace lazy_tf
