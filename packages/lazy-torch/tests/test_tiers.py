@@ -295,6 +295,7 @@ def test_equal_values_in_other_strides() -> None:
             time.sleep(0.001)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own forward mode scripts its decompositions
 def test_transforms_and_packed_sequences_run_natively() -> None:
     """Zero tensors without memory become tensors with memory; composed operations may take tensors on the CPU."""
     with lazy_core.options(tier="native"):

@@ -118,6 +118,7 @@ class Trial:
 _sighted: OrderedDict[plans.Live, float] = OrderedDict()
 
 
+_forgotten = 0
 _expected: float | None = None
 _latest: Plan | None = None
 
@@ -227,9 +228,14 @@ def _plan(live: plans.Live, sources: list[Source], cause: str, seconds: float) -
 
 
 def _sight(live: plans.Live, seconds: float) -> None:
+    global _forgotten
     _sighted[live] = seconds
     while len(_sighted) > config.max_executables:
         _sighted.popitem(last=False)
+        _forgotten += 1
+    if _forgotten >= config.max_executables:  # what never repeats leaves the allocator's memory full of holes
+        _forgotten = 0
+        backend.give_back_memory()
 
 
 def _settle(sources: Sequence[Source], native: bool) -> None:
