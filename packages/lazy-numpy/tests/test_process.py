@@ -20,7 +20,7 @@ def printed(body):
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ},
+        env={**os.environ, "LAZY_TIER": "compiled"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()

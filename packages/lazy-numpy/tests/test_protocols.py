@@ -16,11 +16,18 @@ from lazy_numpy.proxy import module
 LAZY = module()
 
 
+@pytest.fixture
+def compiled():
+    """Every call is recorded, whatever tier the tests run in."""
+    with lazy_core.options(tier="compiled"):
+        yield
+
+
 def counters():
     return lazy_core.report().counters
 
 
-def test_nothing_runs_until_somebody_reads():
+def test_nothing_runs_until_somebody_reads(compiled):
     x = LAZY.arange(1000.0)
     lazy_core.barrier()
     before = counters()["barriers"]
@@ -33,7 +40,7 @@ def test_nothing_runs_until_somebody_reads():
     assert counters()["barriers"] == before + 1
 
 
-def test_a_loop_of_scalar_results_stays_lazy_until_the_branch():
+def test_a_loop_of_scalar_results_stays_lazy_until_the_branch(compiled):
     x = LAZY.ones(8)
     lazy_core.barrier()
     before = counters()["barriers"]
@@ -45,7 +52,7 @@ def test_a_loop_of_scalar_results_stays_lazy_until_the_branch():
     assert counters()["barriers"] == before + 1
 
 
-def test_numpys_arrays_on_the_left_and_in_place():
+def test_numpys_arrays_on_the_left_and_in_place(compiled):
     n, x = np.arange(4.0), LAZY.ones(4)
     assert isinstance(n + x, lazy_numpy.ndarray)
     assert isinstance(np.float64(2) * x, lazy_numpy.ndarray)
@@ -69,7 +76,7 @@ def test_a_captured_array_keeps_the_contents_it_had():
     np.testing.assert_array_equal(np.asarray(y), 0)
 
 
-def test_what_is_handed_out_cannot_change_a_recorded_value():
+def test_what_is_handed_out_cannot_change_a_recorded_value(compiled):
     x = LAZY.zeros(3)
     a = np.asarray(x)
     a[:] = 1
@@ -123,7 +130,7 @@ def test_truth_of_several_elements_is_an_error():
         bool(LAZY.ones(2))
 
 
-def test_a_fallback_is_counted_named_and_traced_to_the_users_line():
+def test_a_fallback_is_counted_named_and_traced_to_the_users_line(compiled):
     x = LAZY.array([3.0, 1.0, 3.0])
     before = counters()["fallbacks"]
     y = np.unique(x)
@@ -135,7 +142,7 @@ def test_a_fallback_is_counted_named_and_traced_to_the_users_line():
     assert event.site.rpartition(":")[0].endswith("test_protocols.py")
 
 
-def test_strict_turns_a_fallback_into_an_error():
+def test_strict_turns_a_fallback_into_an_error(compiled):
     with lazy_core.strict("fallback"), pytest.raises(lazy_core.errors.StrictError, match="unique"):
         np.unique(LAZY.ones(3))
 
@@ -152,7 +159,7 @@ def test_a_function_without_a_lowering_writes_its_output_back():
     np.testing.assert_array_equal(np.asarray(a), [0, 1, 9, 8])
 
 
-def test_a_mask_is_written_without_a_read_and_read_with_a_host_read():
+def test_a_mask_is_written_without_a_read_and_read_with_a_host_read(compiled):
     x = LAZY.arange(6.0)
     lazy_core.barrier()
     before = counters()
@@ -164,7 +171,7 @@ def test_a_mask_is_written_without_a_read_and_read_with_a_host_read():
     assert any(e.kind == "host_read" and "mask" in e.cause for e in lazy_core.report().events)
 
 
-def test_a_selection_that_is_reduced_or_written_back_is_never_made():
+def test_a_selection_that_is_reduced_or_written_back_is_never_made(compiled):
     x = LAZY.arange(24.0).reshape(4, 6)
     native = np.arange(24.0).reshape(4, 6)
     lazy_core.barrier()
@@ -181,7 +188,7 @@ def test_a_selection_that_is_reduced_or_written_back_is_never_made():
     np.testing.assert_array_equal(np.asarray(x), native)
 
 
-def test_indices_of_known_bounds_are_not_read():
+def test_indices_of_known_bounds_are_not_read(compiled):
     x, scores = LAZY.arange(12.0).reshape(3, 4), LAZY.ones((3, 4))
     lazy_core.barrier()
     before = counters()["barriers"]
@@ -265,7 +272,7 @@ def test_a_subclass_made_in_a_user_module_is_numpys():
     assert type(made + 1) is Mine
 
 
-def test_steps_compile_once():
+def test_steps_compile_once(compiled):
     def step(w, x, k):
         g = x.T @ (x @ w - 1.0)
         w -= 0.01 * (k + 1) * g
@@ -280,7 +287,7 @@ def test_steps_compile_once():
     assert counters()["compiles"] == before
 
 
-def test_a_loop_that_walks_through_an_array_compiles_once():
+def test_a_loop_that_walks_through_an_array_compiles_once(compiled):
     x, w = LAZY.array(np.random.default_rng(0).normal(size=(90, 4))), LAZY.zeros(4)
     losses, weights = LAZY.zeros(9), LAZY.zeros((9, 4))
 

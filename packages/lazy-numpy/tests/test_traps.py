@@ -13,6 +13,7 @@ import lazy_core
 from lazy_numpy.proxy import module
 
 LAZY = module()
+COMPILED = lazy_core.config.tier == "compiled"  # what NumPy runs has NumPy's value
 INTEGERS = ("i1", "i4", "i8", "u1", "u4", "u8")
 INF, NAN = np.inf, np.nan
 
@@ -80,21 +81,27 @@ def test_casts_out_of_range_are_numpys(name):
     assert_same(outcome(lambda v: v.astype(target), LAZY, x), outcome(lambda v: v.astype(target), np, x))
 
 
-@pytest.mark.xfail(strict=True, reason="XLA on the CPU flushes subnormal numbers to zero")
+@pytest.mark.xfail(COMPILED, strict=True, reason="XLA on the CPU flushes subnormal numbers to zero")
 @pytest.mark.parametrize(("dtype", "x"), [("f4", 1e-40), ("f8", 1e-310)])
 def test_subnormal_numbers(dtype, x):
     x = np.array([x], dtype)
     assert_same(outcome(lambda v: v + v, LAZY, x), outcome(lambda v: v + v, np, x))
 
 
-@pytest.mark.xfail(strict=True, reason="XLA's algebraic simplifier folds (a + c) - c to a where c is a constant of the program")
+@pytest.mark.xfail(
+    lazy_core.config.tier == "compiled",
+    strict=True,
+    reason="XLA's algebraic simplifier folds (a + c) - c to a where c is a constant of the program",
+)
 def test_adding_and_taking_away_a_large_number_rounds():
     x = np.array([0.1, 0.7, 1.0])
     lazy_core.trace.current().sites.clear()  # so that c is a constant, as in a program of its own
     assert_same(outcome(lambda v: (v + 1e16) - 1e16, LAZY, x), outcome(lambda v: (v + 1e16) - 1e16, np, x))
 
 
-@pytest.mark.xfail(strict=True, reason="XLA's complex square root loses the side of the cut that a negative zero says")
+@pytest.mark.xfail(
+    lazy_core.config.tier == "compiled", strict=True, reason="XLA's complex square root loses the side of the cut that a negative zero says"
+)
 def test_the_cut_of_the_complex_square_root():
     x = np.array([complex(-1, 0.0), complex(-1, -0.0)])
     assert_same(outcome(lambda v: np.sqrt(v).imag, LAZY, x), outcome(lambda v: np.sqrt(v).imag, np, x))

@@ -17,9 +17,10 @@ _clock = time.perf_counter
 
 # A trace that the library runs in less than this is not worth deferring: a barrier costs about as much.
 SHORTEST_SECONDS = 100e-6
-# Bodies of a loop are joined in one trace until it takes so long natively, or has so many calls.
+# Bodies of a loop are joined in one trace until it takes so long natively, or has so many calls: compilers take far more than proportional
+# time for long programs.
 TRACE_SECONDS = 1e-3
-TRACE_CALLS = 200
+TRACE_CALLS = 64
 # From so many calls on a loop is looked for.
 SHORTEST_LOG = 32
 # So many calls without a repetition, and watching pauses for as many, then for twice as many, and so on.
@@ -140,7 +141,7 @@ class Watching:
         self._cycle = tuple(log[-period:])
         # The latest calls count, as the first ones were made with cold caches.
         self._cycle_seconds = (self._checked_at - since) / max(size - earlier, 1) * period
-        if self._cycle_seconds * (TRACE_CALLS // period) < SHORTEST_SECONDS:  # such a loop is never worth deferring
+        if self._cycle_seconds * max(1, TRACE_CALLS // period) < SHORTEST_SECONDS:  # such a loop is never worth deferring
             self._pause_for(8 * LONGEST_LOG)
             return
         self._position = 0
