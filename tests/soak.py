@@ -107,9 +107,9 @@ LOOPS: dict[str, tuple[str, Callable[[], Callable[[int], None]]]] = {
     "torch, training": ("lazy_torch", torch_training),
     "torch, never repeating": ("lazy_torch", torch_never_repeating),
 }
-# The core alone, driven past what frontends record, takes until some 10,000 shapes for the allocator's pools to reach their size: there the
-# objects that are alive are bounded by 1%, and resident memory by this.
-LOOSE = {"core, never repeating": 0.05}
+# The core alone, driven past what frontends record: the objects that are alive are bounded by 1%, but between those that stay and those
+# that go the allocator's heap gets holes, some 1.5 KiB a shape in the first 10,000.
+LOOSE = {"core, never repeating": 0.10}
 
 
 def run(name: str, steps: int) -> bool:
