@@ -102,6 +102,7 @@ def test_shapes_that_never_repeat_compile_nothing() -> None:
 def test_tiny_work_is_left_to_the_cpu() -> None:
     """A few small operations and a read cost more to hand over than to run."""
     x = torch.ones(4).to(LAZY)
+    assert compiling.wait(60)  # for what was begun before
     with lazy_core.options(tier="auto", learn_percent=10_000):
         lazy_core.reset_report()
         for k in range(200):
@@ -338,3 +339,17 @@ def test_a_tier_set_in_the_program_holds_before_anything_was_imported_for_record
     }
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == f"[3.0, 3.0, 3.0] {compiles}\n", done.stdout + done.stderr
+
+
+def test_a_long_trace_is_recorded_as_a_whole() -> None:
+    """All of its beginnings must be found again: none may have taken another one's place."""
+    x = torch.ones(64, 64).to(LAZY)
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        lazy_core.reset_report()
+        for _ in range(8):
+            y = x
+            for k in range(700):
+                y = torch.tanh(y) if k % 2 else y * 1.001
+            y.sum().item()
+        assert [row for row in lazy_core.report().traces if row.operations >= 700]
+        compiling.cancel()

@@ -94,27 +94,45 @@ void ensure_bytes(const at::Tensor& tensor) {
 // ---------------------------------------------------------------- where traces end, and how often they began alike
 
 
-// One place a prefix, overwritten by whatever else falls there: this only decides what is worth recording, never what is computed.
+// How traces begin, in a table of fixed size: it decides what is worth recording, never what is computed. A long trace has thousands of
+// beginnings, and is recorded as a whole only if all of them are found again; so each has a few places to choose from.
 struct Sight {
   uint64_t prefix = 0, numbers = 0;
   int times = 0;
   bool vary = false, worth = false;
 };
-static Sight& sight(uint64_t prefix) {
-  static auto* table = new std::vector<Sight>(1 << 16);
-  return (*table)[prefix >> 48];
+constexpr size_t kWays = 8;
+constexpr int kSetBits = 14;
+static Sight* sights_like(uint64_t prefix) {
+  static auto* table = new std::vector<Sight>(kWays << kSetBits);
+  return table->data() + (prefix >> (64 - kSetBits)) * kWays;
+}
+static Sight* sighted(uint64_t prefix) {
+  Sight* set = sights_like(prefix);
+  for (size_t i = 0; i < kWays; i++)
+    if (set[i].prefix == prefix) return set + i;
+  return nullptr;
+}
+// The place of a prefix. What came least often makes room for a new one, and the others must come again to stay for long.
+static Sight& sight(uint64_t prefix, uint64_t numbers) {
+  if (Sight* found = sighted(prefix)) return *found;
+  Sight *set = sights_like(prefix), *least = set;
+  for (size_t i = 1; i < kWays; i++)
+    if (set[i].times < least->times) least = set + i;
+  if (least->times != 0)
+    for (size_t i = 0; i < kWays; i++) set[i].times = (set[i].times + 1) / 2;
+  return *least = Sight{prefix, numbers};
 }
 int times_seen(uint64_t prefix) {
-  const Sight& found = sight(prefix);
-  return found.prefix == prefix && found.worth ? found.times : 0;
+  const Sight* found = sighted(prefix);
+  return found && found->worth ? found->times : 0;
 }
 bool numbers_vary(uint64_t prefix) {
-  const Sight& found = sight(prefix);
-  return found.prefix == prefix && found.vary;
+  const Sight* found = sighted(prefix);
+  return found && found->vary;
 }
 void see(uint64_t prefix, uint64_t numbers) {
-  Sight& found = sight(prefix);
-  if (found.prefix != prefix) found = {prefix, numbers};
+  Sight& found = sight(prefix, numbers);
   if (found.times < 1000) found.times++;
   found.vary |= found.numbers != numbers;
 }
@@ -156,10 +174,8 @@ void boundary(std::vector<ArrayPtr>& released) {
     s.epoch++;
   }
   if (!s.prefixes.empty() && std::chrono::steady_clock::now() - s.began >= kShortestTrace)
-    for (uint64_t prefix : s.prefixes) {
-      Sight& found = sight(prefix);
-      found.worth |= found.prefix == prefix;
-    }
+    for (uint64_t prefix : s.prefixes)
+      if (Sight* found = sighted(prefix)) found->worth = true;
   s.prefixes.clear();
   s.prefix = 0;
   s.immediate = s.tier.load() == State::NATIVE;
