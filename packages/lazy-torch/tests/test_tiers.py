@@ -100,15 +100,16 @@ def test_shapes_that_never_repeat_compile_nothing() -> None:
 
 
 def test_tiny_work_is_left_to_the_cpu() -> None:
-    """A few small operations and a read cost more to hand over than to run."""
+    """A few small operations and a read cost more to hand over than to run; on a slow machine that takes a measurement to find out."""
     x = torch.ones(4).to(LAZY)
-    assert compiling.wait(60)  # for what was begun before
     with lazy_core.options(tier="auto", learn_percent=10_000):
-        lazy_core.reset_report()
         for k in range(200):
             assert (x * k + 1).sum().item() == 4 * (k + 1)
         assert compiling.wait(30)
-        assert lazy_core.report().counters["compiles"] == 0
+        for k in range(20):
+            assert (x * k + 1).sum().item() == 4 * (k + 1)
+        rows = [row for row in lazy_core.report().traces if row.operations <= 4]
+        assert not [row for row in rows if row.tier == "compiled"], rows
 
 
 def test_random_numbers_do_not_depend_on_the_tier() -> None:

@@ -114,8 +114,10 @@ class Trial:
         self.reason = reason or (f"measured {self.native_seconds * 1e3:.3g} ms natively, {self.compiled_seconds * 1e3:.3g} ms compiled")
 
 
-# For each trace key that has run natively but is not planned yet: the shortest run in seconds.
-_sighted: OrderedDict[plans.Live, float] = OrderedDict()
+# A first run may be slow because it is the first: a shorter one than this is run once more before the trace is planned.
+_SURELY_LONG_SECONDS = 1e-3
+# For each trace key that has run natively but is not planned yet: the shortest run in seconds, and how many there were.
+_sighted: OrderedDict[plans.Live, tuple[float, int]] = OrderedDict()
 
 
 _forgotten = 0
@@ -165,12 +167,13 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     expected, _expected, _latest = _expected, None, None
     plan = cache.plans.get(live)
     if plan is None:
-        before = _sighted.pop(live, expected)
-        if only_native or before is None or before < DISPATCH_SECONDS:
+        before, runs = _sighted.pop(live, (expected, 2 if expected is not None else 0))
+        known = before is not None and (runs > 1 or before < DISPATCH_SECONDS or before >= _SURELY_LONG_SECONDS)
+        if only_native or before is None or not known or before < DISPATCH_SECONDS:
             results, seconds = _timed_native(live, sources, cause, None, host_read)
             if not only_native:
-                _sight(live, seconds if before is None else min(before, seconds))
-                if before is not None:
+                _sight(live, seconds if before is None else min(before, seconds), runs + 1)
+                if known:
                     _settle(sources, native=True)
             return results
         plan = _plan(live, sources, cause, before)
@@ -227,9 +230,9 @@ def _plan(live: plans.Live, sources: list[Source], cause: str, seconds: float) -
     return plan
 
 
-def _sight(live: plans.Live, seconds: float) -> None:
+def _sight(live: plans.Live, seconds: float, runs: int) -> None:
     global _forgotten
-    _sighted[live] = seconds
+    _sighted[live] = seconds, runs
     while len(_sighted) > config.max_executables:
         _sighted.popitem(last=False)
         _forgotten += 1

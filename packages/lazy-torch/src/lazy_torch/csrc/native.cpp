@@ -99,7 +99,9 @@ void ensure_bytes(const at::Tensor& tensor) {
 struct Sight {
   uint64_t prefix = 0, numbers = 0;
   int times = 0;
-  bool vary = false, worth = false;
+  int longs = 0;  // of these, how many belonged to a trace that took long enough; a busy machine makes any trace long now and then
+  bool vary = false;
+  bool worth() const { return 4 * longs >= times && longs > 0; }
 };
 constexpr size_t kWays = 8;
 constexpr int kSetBits = 14;
@@ -120,12 +122,12 @@ static Sight& sight(uint64_t prefix, uint64_t numbers) {
   for (size_t i = 1; i < kWays; i++)
     if (set[i].times < least->times) least = set + i;
   if (least->times != 0)
-    for (size_t i = 0; i < kWays; i++) set[i].times = (set[i].times + 1) / 2;
+    for (size_t i = 0; i < kWays; i++) set[i].times = (set[i].times + 1) / 2, set[i].longs = (set[i].longs + 1) / 2;
   return *least = Sight{prefix, numbers};
 }
 int times_seen(uint64_t prefix) {
   const Sight* found = sighted(prefix);
-  return found && found->worth ? found->times : 0;
+  return found && found->worth() ? found->times : 0;
 }
 bool numbers_vary(uint64_t prefix) {
   const Sight* found = sighted(prefix);
@@ -175,7 +177,7 @@ void boundary(std::vector<ArrayPtr>& released) {
   }
   if (!s.prefixes.empty() && std::chrono::steady_clock::now() - s.began >= kShortestTrace)
     for (uint64_t prefix : s.prefixes)
-      if (Sight* found = sighted(prefix)) found->worth = true;
+      if (Sight* found = sighted(prefix)) found->longs = std::min(found->longs + 1, found->times);
   s.prefixes.clear();
   s.prefix = 0;
   s.immediate = s.tier.load() == State::NATIVE;
