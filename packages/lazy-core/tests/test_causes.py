@@ -178,7 +178,7 @@ def test_another_live_set_of_the_same_size_is_named():
 
 def test_what_is_remembered_of_long_loops_is_short():
     """Equal operations are counted, not listed."""
-    x = leaf(3)
+    x = leaf(29)  # of no other test: an expression that was recorded before keeps its line
     for _ in range(500):
         x = ops.sin(x)
     lazy_core.barrier()
