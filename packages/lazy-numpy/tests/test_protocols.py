@@ -313,3 +313,17 @@ def test_a_device_that_numpy_has_not_is_an_error(make):
         with pytest.raises(ValueError, match="gpu"):
             make(library)
     assert np.asarray(LAZY.zeros(2, device="cpu")).tolist() == [0, 0]
+
+
+def test_dlpack_exports_a_copy():
+    """Other libraries get the contents of that moment, to write to as they like."""
+    a = lazy_numpy.asarray(np.arange(6.0).reshape(2, 3)) * 2
+    taken = np.from_dlpack(a)
+    assert type(taken) is np.ndarray
+    assert taken.tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert a.__dlpack_device__() == (1, 0)
+    if isinstance(a, lazy_numpy.ndarray):  # small results stay NumPy's own where it runs them, and share as NumPy does
+        a[0, 0] = 99
+        assert taken[0, 0] == 0
+        with pytest.raises(BufferError, match="copy"):
+            a.__dlpack__(copy=False)

@@ -273,6 +273,13 @@ def quiet(this: int, args: tuple[Any, ...], result: Any) -> None:
     """Tells nothing: what is set here is no call."""
 
 
+def _dlpack(self: Any, *, copy: bool | None = None, **keywords: Any) -> Any:
+    """A DLPack capsule of a copy: whoever takes it may write to it, and must not be shown later writes to this array."""
+    if copy is False:
+        raise BufferError("a lazy array is exported by DLPack as a copy only; leave `copy` out, or say copy=True")
+    return np.array(convert.to_numpy(self), order="C").__dlpack__(**keywords)
+
+
 def install() -> None:
     """Attach the attributes to both classes."""
     for cls in (ndarray, scalar):
@@ -292,6 +299,8 @@ def install() -> None:
         cls.imag = _component("imag")
         cls.to_device = lambda self, device, /, *, stream=None: self
         cls.__array_namespace__ = _namespace
+        cls.__dlpack__ = _dlpack
+        cls.__dlpack_device__ = lambda self: (1, 0)  # the CPU
     shape = _attribute("shape", lambda self: self._shape.dims)
     ndarray.shape = shape.setter(dual(_set_shape, _native_set_shape, quiet))
     scalar.shape = property(lambda self: (), doc="The dimensions: none.")
