@@ -107,7 +107,9 @@ def run_one(path: str, tier: str, into: str, rest: list[str]) -> None:
     if tier == "real":
         del Swap.pytest_collection_modifyitems
     with _in_tier(tier):
-        pytest.main(["-q", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore", path, *rest], plugins=[swap])
+        # Not this repository's settings of pytest, which an environment inside the checkout would find.
+        settings = ["-c", os.devnull, "--rootdir", os.getcwd()]
+        pytest.main(["-q", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore", *settings, path, *rest], plugins=[swap])
     Path(into).write_text(json.dumps(swap.outcomes), encoding="utf-8")
 
 
