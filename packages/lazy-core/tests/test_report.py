@@ -22,7 +22,7 @@ def report():
     lazy_core.barrier()
     cache.clear()
     lazy_core.reset_report()
-    x = values.from_host(np.ones((2, 3), np.float32))
+    x = values.from_host(np.ones((2, 31), np.float32))  # of no other test: an expression that was recorded before keeps its line
     for _ in range(3):
         x = ops.tanh(ops.add(x, x))
         lazy_core.barrier()
