@@ -8,7 +8,9 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import nox
 
@@ -22,6 +24,8 @@ PACKAGES = ("core", "torch", "numpy", "tf")
 FRONTENDS = PACKAGES[1:]
 OURS = ("lazytensor-core", "lazy-torch", "lazy-numpy", "lazy-tf")
 LIBRARIES = {"torch": "torch", "tf": "tensorflow"}
+# The longest tests run in two processes, file by file, each with one thread for the kernels: two pools would be in each other's way.
+SIDE_BY_SIDE = (("--numprocesses=2", "--dist=loadfile"), {"OMP_NUM_THREADS": "1"})
 DIST = ROOT / "dist"
 
 
@@ -61,11 +65,11 @@ def _build_extension(session: nox.Session) -> None:
     session.run("python", "-m", "lazy_torch", "build")
 
 
-def _run_in(session: nox.Session, environment: str, *command: str) -> None:
+def _run_in(session: nox.Session, environment: str, *command: str, variables: Mapping[str, str] = MappingProxyType({})) -> None:
     """Run a command in another session's environment; the calling session names that one in `requires`."""
     scripts = ROOT / ".nox" / environment / ("Scripts" if sys.platform == "win32" else "bin")
     path = os.pathsep.join((str(scripts), os.environ.get("PATH", "")))
-    session.run(str(scripts / command[0]), *command[1:], external=True, env={"PATH": path, "VIRTUAL_ENV": str(scripts.parent)})
+    session.run(str(scripts / command[0]), *command[1:], external=True, env={"PATH": path, "VIRTUAL_ENV": str(scripts.parent), **variables})
 
 
 @nox.session
@@ -95,7 +99,8 @@ def _package_tests(package: str) -> None:
         session.run("python", "tools/absent.py", *absent, silent=True)
         if package == "torch":
             _build_extension(session)
-        session.run("python", "-m", "pytest", "-q", str(_folder(package) / "tests"), *session.posargs)
+        side_by_side, environment = SIDE_BY_SIDE if package in ("core", "torch") else ((), {})
+        session.run("python", "-m", "pytest", "-q", *side_by_side, str(_folder(package) / "tests"), *session.posargs, env=environment)
 
     run.__doc__ = f"Tests of lazy-{package} in an environment of its own."
 
@@ -107,7 +112,8 @@ for _package in PACKAGES:
 @nox.session(name="tests-together", venv_backend="none", requires=["together"])
 def tests_together(session: nox.Session) -> None:
     """Tests that need every package: examples, same graph, a sample of the conformance matrix, documents."""
-    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests", *session.posargs)
+    side_by_side, variables = SIDE_BY_SIDE
+    _run_in(session, "together", "python", "-m", "pytest", "-q", *side_by_side, "tests", *session.posargs, variables=variables)
 
 
 @nox.session(venv_backend="none", requires=["together"])
