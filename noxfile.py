@@ -99,7 +99,7 @@ def _package_tests(package: str) -> None:
         session.run("python", "tools/absent.py", *absent, silent=True)
         if package == "torch":
             _build_extension(session)
-        side_by_side, environment = SIDE_BY_SIDE if package in ("core", "torch") else ((), {})
+        side_by_side, environment = SIDE_BY_SIDE if package != "numpy" else ((), {})
         session.run("python", "-m", "pytest", "-q", *side_by_side, str(_folder(package) / "tests"), *session.posargs, env=environment)
 
     run.__doc__ = f"Tests of lazy-{package} in an environment of its own."

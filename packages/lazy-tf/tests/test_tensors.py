@@ -172,8 +172,8 @@ def test_the_tensor_of_any_frontend_becomes_one_of_tensorflow_inside_the_trace(l
 
 
 def test_what_is_no_lazy_tensor_is_refused_by_name(lazy):
-    with pytest.raises(TypeError, match="ndarray is not a lazy tensor"):
-        lazy_tf.from_lazy(X)
+    with pytest.raises(TypeError, match="list is not a lazy tensor"):
+        lazy_tf.from_lazy([1.0, 2.0])
 
 
 def test_copies_and_pickles(lazy):

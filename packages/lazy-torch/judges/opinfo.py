@@ -36,6 +36,8 @@ _BESSEL = "torch's own values are off by up to 9e-7; SciPy's agree with ours to 
 _ONE = "with one element in a row gradients are differences of equal numbers, divided by the square root of epsilon"
 LOOSER: dict[str, tuple[tuple[float, float], tuple[float, float], str]] = {
     **{f"special.bessel_{k}": ((5e-5, 2e-5), (2e-5, 1e-6), _BESSEL) for k in ("j0", "j1", "y0", "y1")},
+    # Against f64 the CPU's own gradients in f32 are off by 2.8e-5, these by 3.3e-5 (six random batches of 50 frames).
+    "nn.functional.ctc_loss": ((5e-3, 1e-4), (1e-7, 1e-8), "logarithms of some hundred are added up and cancel"),
     "linalg.householder_product": ((5e-4, 2e-5), (1e-7, 1e-8), "the gradient is a long chain of products of reflectors"),
     "native_layer_norm": ((5e-5, 1e-3), (1e-7, 1e-8), _ONE),
     "nn.functional.layer_norm": ((5e-5, 1e-3), (1e-7, 1e-8), _ONE),
