@@ -5,6 +5,7 @@ Owns: `ComponentStorage`, `BitsStorage`.  May import `tensor`, `recording`, `map
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,8 @@ class ComponentStorage:
     @staticmethod
     def of(array: ndarray, name: str) -> ndarray:
         """A view of one part of a complex array."""
-        parent, layout = array._share()
-        made: ndarray = object.__new__(ndarray)
-        made._value = None
-        made._storage = ComponentStorage(parent, name)  # type: ignore[assignment]
-        made._layout = layout
-        made._writeable = array._writeable
         real = np.dtype(f"f{array._shape.dtype.itemsize // 2}")
-        made._shape = Shape.of(array._shape.dims, real)
-        return made
+        return _seen_through(array, lambda parent: ComponentStorage(parent, name), real)
 
     @property
     def layout(self) -> Any:
@@ -83,14 +77,7 @@ class BitsStorage:
     @staticmethod
     def of(array: ndarray, dtype: np.dtype) -> ndarray:
         """A view of an array as another dtype of the same size."""
-        parent, layout = array._share()
-        made: ndarray = object.__new__(ndarray)
-        made._value = None
-        made._storage = BitsStorage(parent, dtype)  # type: ignore[assignment]
-        made._layout = layout
-        made._writeable = array._writeable
-        made._shape = Shape.of(array._shape.dims, dtype)
-        return made
+        return _seen_through(array, lambda parent: BitsStorage(parent, dtype), dtype)
 
     @property
     def layout(self) -> Any:
@@ -114,6 +101,18 @@ class BitsStorage:
         """The memory that a view shows, and its cell."""
         whole, cell = self.parent.host(view, writable)
         return whole.view(self.dtype), cell
+
+
+def _seen_through(array: ndarray, storage: Callable[[Any], Any], dtype: np.dtype) -> ndarray:
+    """A view of an array whose elements a storage makes out of those of the array's own, as a dtype."""
+    parent, layout = array._share()
+    made: ndarray = object.__new__(ndarray)
+    made._value = None
+    made._storage = storage(parent)
+    made._layout = layout
+    made._writeable = array._writeable
+    made._shape = Shape.of(array._shape.dims, dtype)
+    return made
 
 
 def _complex(re: Any, im: Any) -> Any:

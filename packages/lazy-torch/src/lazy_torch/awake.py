@@ -43,10 +43,10 @@ def _import() -> None:
 
         mapping.load()
     finally:
+        gc.set_threshold(*thresholds)
         from lazy_core import background
 
         background.usual_interval(usual)
-        gc.set_threshold(*thresholds)
     build.native().set_awake()
 
 

@@ -153,9 +153,7 @@ def ctc_backward(
 
     def step(after: Any, frame: Any) -> Any:
         t, scores = frame
-        back = after[:, ::-1]
-        two = jnp.where(leaving[:, ::-1], _moved(back, 2), -jnp.inf)
-        reached = jnp.logaddexp(jnp.logaddexp(back, _moved(back, 1)), two)[:, ::-1]
+        reached = _following(after[:, ::-1], leaving[:, ::-1])[:, ::-1]
         here = jnp.where((t == input_lengths - 1)[:, None], entry, reached) + scores
         here = jnp.where((t < input_lengths)[:, None], here, -jnp.inf)
         return here, here

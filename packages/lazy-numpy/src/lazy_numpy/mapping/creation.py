@@ -249,8 +249,10 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 
 
 def _make(x: Any, dtype: Any, copy: Any, ndmin: int, maker: Any, keywords: dict[str, Any]) -> Any:
-    if convert.shared(x) is not None:  # of another frontend
-        x = convert.from_lazy(x)
+    if not convert.is_lazy(x):
+        foreign = convert.shared(x)
+        if foreign is not None:  # of another frontend
+            x = wrap(foreign)
     if not convert.is_lazy(x):
         stacked = _stacked(x, dtype)
         if stacked is None:
