@@ -22,9 +22,16 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((32, 12)).astype("f")
 W = RNG.standard_normal((12, 12)).astype("f") / 4
 RUNS = 12
+MEASURED = 24  # runs after which both tiers have been timed
 """So often does a program run: twice as it comes, once to be learned, then recorded, compiled, and timed on each tier."""
 
 needs_extension = pytest.mark.skipif(EXTENSION is None, reason="without the extension everything is compiled")
+
+
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch):
+    """Measuring takes a few runs of each tier, however short they are."""
+    monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
 
 
 @pytest.fixture(params=["auto", "native", "compiled"])
@@ -168,7 +175,7 @@ def test_what_repeats_is_recorded_compiled_and_measured():
         lazy_core.reset_report()
         x, w = tf.constant(X[:29]), tf.constant(W)
         seen = []
-        for _ in range(RUNS + 8):
+        for _ in range(MEASURED):
             long_enough(x, w).numpy()
             settle()
             seen.append(counters()["compiles"])
@@ -207,7 +214,7 @@ def test_a_verdict_for_the_cpu_ends_recording(monkeypatch):
     with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
         tiers.forget()
         x, w = tf.constant(X), tf.constant(W[:, :7])
-        for _ in range(RUNS + 8):
+        for _ in range(MEASURED):
             tf.tanh(tf.matmul(tf.matmul(x, w), w, transpose_b=True)).numpy()
             for trial in tiers.trials():
                 if trial.verdict is None and trial.native_runs:

@@ -2,7 +2,7 @@
 
 Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
 context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
-import `errors`, `ir` and `shape`.
+import `background`, `errors`, `ir` and `shape`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 from jax._src import xla_bridge
 from jaxlib import lapack, xla_client
 
+from . import background
 from .errors import DeviceError, DtypeError
 from .ir import Attrs
 from .shape import Shape
@@ -80,6 +82,41 @@ def _accelerator_expected() -> bool:
     if wanted:
         return wanted.split(",")[0] != "cpu"
     return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
+
+
+# What a thread of XLA's client must have worked for during one compile to be one that compiles: others only wake up for some microseconds.
+_COMPILES_NANOSECONDS = 1_000_000
+# The threads that came with the client; empty where that is not known.
+_client_threads: frozenset[int] = frozenset()
+
+
+def start_client() -> None:
+    """Start XLA's client on this process's CPUs, if nobody has, and remember which threads came with it."""
+    global _client_threads
+    if not device_started() and not accelerated():
+        before = background.threads()
+        jax.devices()
+        _client_threads = frozenset(background.threads().keys() - before.keys())
+
+
+@functools.cache
+def compile_in_back() -> int:
+    """Lower the priority of the threads that XLA compiles with, so that compiling is hardly felt; returns how many.
+
+    They are XLA's and have no names. Some start with the client, and the first compile sets them to work and starts the rest: so this
+    must be called after `start_client` and before anything was compiled. Where somebody else started the client, it does nothing.
+    """
+    if not _client_threads:
+        return 0
+    before = background.threads()
+    lower(lambda: (jax.numpy.zeros(()),), ()).compile()
+    after = background.threads()
+    ours = {thread.native_id for thread in threading.enumerate()}
+    found = [t for t in _client_threads if after.get(t, 0) - before.get(t, 0) >= _COMPILES_NANOSECONDS]
+    found += [t for t in after.keys() - before.keys() if t not in ours]
+    for thread in found:
+        background.step_back(thread)
+    return len(found)
 
 
 def device_name() -> str:

@@ -2,7 +2,7 @@
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
 found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation: that counts as learning, and the next
-job waits until so much is allowed. XLA does not hold it: it runs in a thread of lower priority. May import `programs`, `plans`, `cache`,
+job waits until so much is allowed. XLA does not hold it: its threads get a lower priority. May import `programs`, `plans`, `cache`,
 `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
 """
 
@@ -63,6 +63,11 @@ def wait(timeout: float | None = None) -> bool:
             return _changed.wait_for(lambda: not _wanted and not _busy, timeout)
         finally:
             _awaited -= 1
+
+
+def busy() -> bool:
+    """Whether something is being compiled in the background just now, which disturbs measurements."""
+    return _busy > 0
 
 
 def remember_verdict(graph: lowering.Graph, verdict: str) -> None:

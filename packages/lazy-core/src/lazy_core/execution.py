@@ -7,6 +7,7 @@ Owns: collecting a plan's arguments, calling its executable, and the memory of t
 from __future__ import annotations
 
 import collections
+import contextlib
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -76,6 +77,14 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
 def wait_for_latest() -> None:
     """Wait until the latest programs have run; raises what the device raises."""
     backend.wait([array for ref, _ in _latest if (array := ref()) is not None])
+
+
+def wait_for_previous() -> None:
+    """Wait until the latest program has run, unless it has failed: whoever reads what it left is told of that."""
+    array = _latest[-1][0]() if _latest else None
+    if array is not None:
+        with contextlib.suppress(Exception):  # whatever the device raises
+            backend.wait([array])
 
 
 def failed_programs() -> list[str]:

@@ -6,12 +6,13 @@ Owns: the order of the levels, the choice of what to donate, and the causes of c
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 
-from . import backend, background, causes, dump, events, lowering, progress
+from . import backend, causes, dump, events, lowering, progress
 from .cache import cache
 from .disk import disk
 from .errors import ExecutionError, LazyError
@@ -131,10 +132,9 @@ def _compile(
     events.forbid("compile", why, place)
     what = f"lazy: compiling {len(graph.nodes)} operations, the last recorded at {place or 'an unknown line'}"
     if unhurried:
-        executable = background.in_back(program.compile)
-    else:
-        with progress.line(what):
-            executable = program.compile()
+        backend.compile_in_back()
+    with contextlib.nullcontext() if unhurried else progress.line(what):
+        executable = program.compile()
     seconds = time.perf_counter() - begin
     events.count("compiles")
     events.count("compile_seconds", seconds)

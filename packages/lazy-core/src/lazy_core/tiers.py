@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,25 +20,52 @@ from . import backend, compiling, events, native, plans
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError, LazyError
-from .execution import execute
+from .execution import execute, wait_for_previous
 from .ir import Expr, Leaf
 from .summary import TraceRow
 from .trace import Source
 
 # Looking a program up, collecting its arguments and handing them to the device takes about this long, whatever the program does.
 DISPATCH_SECONDS = 60e-6
-# How many timed runs of each tier decide.
-_TIMED_RUNS = 3
-# The tiers are timed in blocks, each after so many runs that do not count: what a tier ran on, such as a pool of threads that still
-# spins, may disturb the other one for some milliseconds, and a first run has buffers to find.
+# How many timed runs of a tier make a block. The tiers are timed in blocks: what a tier ran on, such as a pool of threads that still spins,
+# disturbs the other one for some milliseconds, and first runs have buffers to find. So the first runs of a block do not count, for so long.
+_TIMED_RUNS = 5
+_ENOUGH_RUNS, _ENOUGH_SECONDS = 2, 0.5  # which make one too, if they take so long
 _WARM_RUNS = 2
-# A best run this many times shorter than the other tier's decides at once.
-_CLEAR = 1.5
+_WARM_SECONDS = 0.03
+# A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
+_CLEAR = 1.25
+_MOST_BLOCKS = 3
+# The compiled tier is taken if it takes at most this share of the native time: with less to gain, the user's own library it stays.
+_WORTH = 0.95
+# While something else is being compiled measuring waits, but not for more runs than so many in a row.
+_MOST_POSTPONED = 200
+# A program that lets this many times a run's own time pass between two runs does other things meanwhile.
+_OTHERWISE_BUSY = 10
+
+
+class Times:
+    """The shortest times of one tier, in seconds; infinite before the first.
+
+    Attributes:
+        run: of a run that was waited for.
+        round: from the end of one run to the end of the next, whatever the program does between: recording, reading, its own work.
+        counted: how many runs were timed.
+    """
+
+    __slots__ = ("counted", "round", "run")
+
+    def __init__(self) -> None:
+        self.run = self.round = float("inf")
+        self.counted = 0
 
 
 @dataclass
 class Trial:
     """What is known of how fast one trace runs.
+
+    Recording the next trace goes on while a program runs, so runs that were waited for say too little for it: what counts is how long a
+    round takes, with at most one program under way. Where the program does other things between two runs, runs are compared.
 
     Attributes:
         site: the user's line that recorded its last operation.
@@ -47,8 +74,6 @@ class Trial:
         reason: why, in a sentence.
         native_runs: how often it ran natively.
         compiled_runs: how often it ran compiled.
-        native_seconds: the shortest native run; infinite before the first.
-        compiled_seconds: the shortest compiled run that was waited for.
     """
 
     site: str | None
@@ -57,61 +82,108 @@ class Trial:
     reason: str = "compiling in the background"
     native_runs: int = 0
     compiled_runs: int = 0
-    native_seconds: float = float("inf")
-    compiled_seconds: float = float("inf")
-    timed_native: int = 0
-    timed_compiled: int = 0
-    warm: int = 0  # runs of the present block so far that do not count
+    native: Times = field(default_factory=Times)
+    compiled: Times = field(default_factory=Times)
+    elsewhere: bool = False  # the native time is what a frontend measured
+    _tier: str = "compiled"  # of the present block
+    _blocks: int = 0  # native ones that are complete
+    _warm: int = 0  # runs of the present block so far that do not count
+    _timed: int = 0  # runs of it that do
+    _began: float = 0.0  # when the present block did
+    _ended: float | None = None  # when the latest run of the present block did
+    _postponed: int = 0
+    _in_rounds: bool | None = None
 
     def row(self) -> TraceRow:
         """This trial as a report shows it."""
-        times = [None if t == float("inf") else t for t in (self.native_seconds, self.compiled_seconds)]
+        times = [None if t == float("inf") else t for t in self._compared()]
         tier = self.verdict or "undecided"
         return TraceRow(self.site, self.operations, tier, self.reason, self.native_runs, self.compiled_runs, *times)
 
-    def next_tier(self) -> str:
-        """The tier of the next run, once the program is there: a block of compiled runs, then one of native ones, until the verdict."""
+    def next_tier(self, disturbed: bool = False) -> str:
+        """The tier of the run that begins, once the program is there; `disturbed` says that something is being compiled meanwhile."""
         if self.verdict is not None:
             return self.verdict
-        return "compiled" if self.timed_compiled < _TIMED_RUNS else "native"
+        if disturbed and self._postponed < _MOST_POSTPONED:
+            self._postponed += 1
+            self._warm, self._ended = 0, None
+            return "native"
+        if not disturbed:
+            self._postponed = 0
+        return self._tier
 
-    def note(self, tier: str, seconds: float) -> bool:
-        """Add a run that was waited for; returns whether that settled the matter."""
-        if self.warm < _WARM_RUNS:
-            self.warm += 1
+    def in_rounds(self, now: float) -> bool:
+        """Whether the run that begins need not be waited for, since rounds are timed: the program does little else between two runs."""
+        if self._in_rounds is None and self._ended is not None and self.native.run < float("inf"):
+            self._in_rounds = not self.elsewhere and now - self._ended <= _OTHERWISE_BUSY * max(self.native.run, DISPATCH_SECONDS)
+        return bool(self._in_rounds)
+
+    def note(self, tier: str, seconds: float, now: float | None = None) -> bool:
+        """Add a run; returns whether that settled the matter.
+
+        Args:
+            tier: which one ran.
+            seconds: how long that took.
+            now: when it ended (`time.perf_counter`); the present by default.
+        """
+        if tier != self._tier or self.verdict is not None or 0 < self._postponed < _MOST_POSTPONED:
+            return False  # the first as when a program has no variant for these buffers yet
+        now = time.perf_counter() if now is None else now
+        before, self._ended = self._ended, now
+        if not self._warm:
+            self._began = now
+        if self._warm < _WARM_RUNS or now - self._began < _WARM_SECONDS:
+            self._warm += 1
             return False
-        if tier == "native":
-            self.timed_native += 1
-            self.native_seconds = min(self.native_seconds, seconds)
-        else:
-            self.timed_compiled += 1
-            self.compiled_seconds = min(self.compiled_seconds, seconds)
-            if self.timed_compiled == _TIMED_RUNS:
-                self.warm = 0
-        if self.timed_compiled < _TIMED_RUNS:
+        times = self.native if tier == "native" else self.compiled
+        self._timed += 1
+        times.counted += 1
+        times.run = min(times.run, seconds) if times.counted > 1 else seconds
+        if before is not None:
+            times.round = min(times.round, now - before)
+        if self._timed < _TIMED_RUNS and not (self._timed >= _ENOUGH_RUNS and now - self._began >= _ENOUGH_SECONDS):
             return False
-        mine, other = self.compiled_seconds + DISPATCH_SECONDS, self.native_seconds
-        # What is clearly faster or slower than the native runs so far is believed; else those are timed once more, under the same load.
-        if max(mine, other) > _CLEAR * min(mine, other) or self.timed_native >= _TIMED_RUNS:
-            self.decide("compiled" if mine <= other else "native")
+        self._next_block()
+        return self._judge()
+
+    def _next_block(self) -> None:
+        self._blocks += self._tier == "native" or self.elsewhere
+        self._tier = "compiled" if self._tier == "native" or self.elsewhere else "native"
+        self._warm, self._timed, self._ended = 0, 0, None
+
+    def _compared(self) -> tuple[float, float]:
+        """The native time and the compiled one, of the same kind."""
+        if self._in_rounds and self.native.round < float("inf") and self.compiled.round < float("inf"):
+            return self.native.round, self.compiled.round
+        return self.native.run, self.compiled.run
+
+    def _judge(self) -> bool:
+        if not self._blocks:
+            return False
+        native, compiled = self._compared()
+        if not self._in_rounds:
+            compiled += DISPATCH_SECONDS
+        if self._blocks >= _MOST_BLOCKS or max(native, compiled) > _CLEAR * min(native, compiled):
+            self.decide("compiled" if compiled <= _WORTH * native else "native")
         return self.verdict is not None
 
     def native_elsewhere(self, seconds: float) -> None:
         """A frontend's own library runs the same trace in so many seconds: there is no need to time the interpreter."""
-        self.native_seconds = seconds
-        self.timed_native = max(self.timed_native, _TIMED_RUNS)
+        self.native.run = seconds
+        self.elsewhere, self._in_rounds = True, False
 
     def reopen(self) -> None:
         """Measure again."""
-        self.verdict = None
-        self.reason = "being measured again"
-        self.timed_native = self.timed_compiled = self.warm = 0
-        self.compiled_seconds = float("inf")
+        kept = Trial(self.site, self.operations, None, "being measured again", self.native_runs, self.compiled_runs)
+        kept.native.run = self.native.run
+        self.__dict__.update(kept.__dict__)
 
     def decide(self, verdict: str, reason: str = "") -> None:
         """Settle on a tier."""
+        native, compiled = self._compared()
         self.verdict = verdict
-        self.reason = reason or (f"measured {self.native_seconds * 1e3:.3g} ms natively, {self.compiled_seconds * 1e3:.3g} ms compiled")
+        what = " a round" if self._in_rounds else ""
+        self.reason = reason or f"measured {native * 1e3:.3g} ms{what} natively, {compiled * 1e3:.3g} ms compiled"
 
 
 # A first run may be slow because it is the first: a shorter one than this is run once more before the trace is planned.
@@ -181,7 +253,9 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     trial = plan.trial
     if trial is None and plan.roots:  # planned when everything was compiled
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
-    if only_native or (trial is not None and (plan.executable is None or trial.next_tier() == "native")):
+    if only_native or (trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native")):
+        if trial is not None and plan.executable is not None and not only_native:
+            trial.in_rounds(time.perf_counter())
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
         if trial is not None and plan.executable is not None and trial.verdict is None and not only_native:
             _note(plan, trial, "native", seconds)
@@ -199,14 +273,18 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
             compiling.submit_undonated(plan, f"{cause}, with buffers that are still held")
             return _timed_native(live, sources, cause, trial, host_read)[0]
         executable = plan.undonated
+    measured = trial is not None and trial.verdict is None
+    if measured and trial is not None and trial.in_rounds(time.perf_counter()):
+        wait_for_previous()
     begin = time.perf_counter()
     results, outputs = execute(plan, executable, sources)
     plan.runs += 1
     events.count("cache_hits")
     if trial is not None:
         trial.compiled_runs += 1
-        if trial.verdict is None:
-            backend.wait(outputs)
+        if measured:
+            if not trial.in_rounds(begin):
+                backend.wait(outputs)
             _note(plan, trial, "compiled", time.perf_counter() - begin)
     if host_read:
         events.host_read_at(cause, plan.read_site)
@@ -221,10 +299,12 @@ def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
 
 def _plan(live: plans.Live, sources: list[Source], cause: str, seconds: float) -> Plan:
     """Plan a trace that came again, and start compiling it."""
+    backend.start_client()
     plan = plans.make(live, sources, cause, later=True)
     cache.add_plan(live, plan)
     if plan.graph is not None:
-        plan.trial = Trial(plan.site, plan.operations, native_runs=1, native_seconds=seconds)
+        plan.trial = Trial(plan.site, plan.operations, native_runs=1)
+        plan.trial.native.run = seconds
         if plan.executable is None:
             compiling.submit(plan, f"{cause}; it came again")
     return plan

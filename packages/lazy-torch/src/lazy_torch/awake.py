@@ -44,8 +44,9 @@ def _import() -> None:
         mapping.load()
     finally:
         gc.set_threshold(*thresholds)
-        from lazy_core import background
+        from lazy_core import backend, background
 
+        backend.start_client()
         background.usual_interval(usual)
     build.native().set_awake()
 

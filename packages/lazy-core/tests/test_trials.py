@@ -1,0 +1,144 @@
+"""Which tier a trial finds faster, from runs whose times are given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from lazy_core.tiers import DISPATCH_SECONDS, Trial
+
+
+class Clock:
+    """Runs a trial's next tier again and again; a run of each tier and what the program does between two runs take given seconds."""
+
+    def __init__(self, trial: Trial, native: float, compiled: float, between: float = 0.0, overlapped: float = 0.0) -> None:
+        self.trial, self.now = trial, 100.0
+        self.seconds = {"native": native, "compiled": compiled}
+        self.between, self.overlapped = between, overlapped
+        self.ran: list[str] = []
+
+    def run(self, runs: int = 1, disturbed: bool = False) -> None:
+        for _ in range(runs):
+            self.now += self.between
+            tier = self.trial.next_tier(disturbed)
+            seconds = self.seconds[tier]
+            if self.trial.in_rounds(self.now) and tier == "compiled":
+                seconds -= self.overlapped  # of the previous program, while the program recorded
+            self.now += seconds
+            self.ran.append(tier)
+            self.trial.note(tier, seconds, self.now)
+
+    def decided(self, most: int = 2000) -> str | None:
+        while self.trial.verdict is None and len(self.ran) < most:
+            self.run()
+        return self.trial.verdict
+
+
+def trial(native: float = 1e-3) -> Trial:
+    made = Trial("here.py:1", 100)
+    made.native.run = native
+    return made
+
+
+@pytest.mark.parametrize(("native", "compiled", "verdict"), [(4e-3, 1e-3, "compiled"), (1e-3, 4e-3, "native"), (1e-3, 0.99e-3, "native")])
+def test_the_faster_tier_stays(native: float, compiled: float, verdict: str) -> None:
+    clock = Clock(trial(native), native, compiled)
+    assert clock.decided() == verdict
+    assert {"native", "compiled"} <= set(clock.ran)
+    assert clock.trial.next_tier() == verdict
+    assert "measured" in clock.trial.reason
+
+
+def test_first_runs_of_a_block_do_not_count() -> None:
+    """For some milliseconds each tier is disturbed by what the other one left behind."""
+    clock = Clock(trial(3e-3), 3e-3, 30e-3)
+    clock.run(3)  # slow at first
+    clock.seconds["compiled"] = 1e-3
+    assert clock.decided() == "compiled"
+    assert clock.trial.row().compiled_seconds == pytest.approx(1e-3)
+
+
+def test_what_a_program_records_meanwhile_counts_for_the_compiled_tier() -> None:
+    """A run that is waited for takes longer than the native one; a round, in which it overlaps with recording, does not."""
+    clock = Clock(trial(2e-3), 2.0e-3, 2.2e-3, between=1e-3, overlapped=1e-3)
+    assert clock.decided() == "compiled"
+    assert "a round" in clock.trial.reason
+
+
+def test_runs_are_compared_where_the_program_does_other_things() -> None:
+    clock = Clock(trial(2e-3), 2e-3, 1e-3, between=5.0)
+    assert clock.decided() == "compiled"
+    assert "a round" not in clock.trial.reason
+
+
+def test_handing_over_counts_where_runs_are_compared() -> None:
+    clock = Clock(trial(1e-4), 1e-4, 1e-4 - DISPATCH_SECONDS / 2, between=5.0)
+    assert clock.decided() == "native"
+
+
+def test_measuring_waits_while_something_is_compiled_but_not_for_ever() -> None:
+    clock = Clock(trial(), 1e-3, 1e-4)
+    clock.run(150, disturbed=True)
+    assert set(clock.ran) == {"native"}
+    assert clock.trial.verdict is None
+    clock.run(500, disturbed=True)
+    assert clock.trial.verdict == "compiled"
+
+
+def test_a_frontends_own_time_takes_the_place_of_native_runs() -> None:
+    clock = Clock(trial(), 1e-3, 1e-4)
+    clock.trial.native_elsewhere(2e-3)
+    assert clock.decided() == "compiled"
+    assert set(clock.ran) == {"compiled"}
+    assert clock.trial.row().native_seconds == 2e-3
+
+
+def test_a_verdict_can_be_looked_at_again() -> None:
+    clock = Clock(trial(), 4e-3, 1e-3)
+    assert clock.decided() == "compiled"
+    clock.trial.reopen()
+    assert clock.trial.verdict is None
+    assert clock.trial.row().tier == "undecided"
+    clock.seconds["compiled"] = 9e-3
+    assert clock.decided() == "native"
+
+
+def test_a_long_trace_is_measured_in_a_few_runs() -> None:
+    clock = Clock(trial(2.0), 2.0, 1.0)
+    assert clock.decided() == "compiled"
+    assert len(clock.ran) <= 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
+def test_threads_that_compile_step_back_and_threads_that_run_programs_do_not() -> None:
+    script = """
+        import os, threading
+        from lazy_core import backend, background
+        backend.start_client()
+        lowered = backend.compile_in_back()
+        assert lowered >= 2, lowered
+        import jax, jax.numpy as jnp
+        def nice():
+            return {t: os.getpriority(os.PRIO_PROCESS, t) for t in background.threads()}
+        def worked(f):
+            before = background.threads(); f(); after = background.threads()
+            return {t: after[t] - before.get(t, 0) for t in after}
+        x = jnp.ones((1200, 1200))
+        f = jax.jit(lambda x: sum([jnp.tanh(x @ (x + k)) * jnp.cumsum(x) [None, :1200] for k in range(12)]))
+        low = f.lower(x)
+        made = []
+        python = {t.native_id for t in threading.enumerate()}
+        compile_work = {t: w for t, w in worked(lambda: made.append(low.compile())).items() if t not in python}
+        run_work = {t: w for t, w in worked(lambda: made[0](x).block_until_ready()).items() if t not in python}
+        niceness = nice()
+        back = sum(w for t, w in compile_work.items() if niceness.get(t, 0) > 0)
+        assert back > 0.5 * sum(compile_work.values()), (compile_work, niceness)
+        back = sum(w for t, w in run_work.items() if niceness.get(t, 0) > 0)
+        assert back < 0.1 * sum(run_work.values()), (run_work, niceness)
+    """
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, env=environment)
