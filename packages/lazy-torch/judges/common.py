@@ -188,26 +188,34 @@ def main(name: str, every: Callable[[str], Sequence[Cell]], judge: Callable[[Any
     parser.add_argument("--turn", type=int, default=0, help="which samples, where not all are taken")
     parser.add_argument("--match", default="", help="a regular expression of names")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th cell, beginning with the k-th")
-    parser.add_argument("--json", help="write verdicts to this file, one a line")
+    parser.add_argument("--json", help="write verdicts to this file, one a line; those that it has already are not judged again")
     options = parser.parse_args()
     k, n = map(int, options.part.split("/"))
     gap_of = gaps(name)
     settled = options.turn == 0 and options.samples == DEFAULT_SAMPLES  # other samples may not meet what a gap is about
     verdicts, surprises = [], []
-    with open(options.json, "w") if options.json else contextlib.nullcontext() as file:
+    known = _known(options.json)
+    with open(options.json, "a") if options.json else contextlib.nullcontext() as file:
         for cell in [c for c in every(options.match) if c.dtype in options.dtypes.split(",")][k::n]:
-            verdict = judge(cell, options.samples or None, options.turn)
+            verdict = known.get(str(cell)) or judge(cell, options.samples or None, options.turn)
             verdicts.append(verdict)
             gap = gap_of(cell)
             if gap is None and not verdict.fine:
                 surprises.append(str(verdict))
             elif gap is not None and verdict.status == "passed" and settled:
                 surprises.append(f"{verdict.cell}: a declared gap that passes: {gap['reason']}")
-            if file:
+            if file and str(cell) not in known:
                 print(json.dumps(asdict(verdict)), file=file, flush=True)
     print("\n".join(surprises))
     print(table(verdicts))
     return 1 if surprises else 0
+
+
+def _known(path: str | None) -> dict[str, Verdict]:
+    """What a run that was stopped has found already."""
+    if not path or not Path(path).exists():
+        return {}
+    return {v.cell: v for v in (Verdict(**json.loads(line)) for line in Path(path).read_text().splitlines())}
 
 
 def table(verdicts: Sequence[Verdict]) -> str:

@@ -24,6 +24,8 @@ _FUNCTIONAL = {
     "bernoulli_.float": "bernoulli.p",
     "index_put_": "index_put",
 }
+# What describes a new tensor.
+_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Recipe:
         returns: how many returns do not alias an argument.
         derived: the builder is that of the functional variant: its results are the new values.
         out: this is an `out=` variant.
+        typed: position of the written argument whose dtype the builder is told: a factory's `out=` has no `dtype`. None elsewhere.
         static, lift, hidden: argument positions (see `tensor.classify`).
     """
 
@@ -52,6 +55,7 @@ class Recipe:
     returns: int
     derived: bool
     out: bool
+    typed: int | None
     static: tuple[int, ...]
     lift: tuple[int, ...]
     hidden: tuple[int, ...]
@@ -65,6 +69,8 @@ class Recipe:
         """Run the builder; its results as a list."""
         given = [args[i] for i in self.passed]
         keywords = dict(zip(self.keywords, given[self.positional :], strict=True))
+        if self.typed is not None:
+            keywords["dtype"] = args[self.typed].shape.dtype
         first = (state,) if self.random else ()
         result = self.builder.fn(*first, *given[: self.positional], **keywords)
         # A tuple is several results; a list is one result of type Tensor[].
@@ -119,7 +125,10 @@ def recipe_of(name: str) -> Recipe | None:
     if builder is None:
         return None
     passed = tuple([i for i in range(len(arguments)) if not (derived and out and i in written)])
-    source = arguments if not derived else _schema(functional).arguments
+    source = list(arguments) if not derived else _schema(functional).arguments
+    typed = None
+    if derived and out and _is_factory(_schema(functional)):
+        source, typed = [a for a in source if a.name not in _OPTIONS], written[0]
     if derived and len(source) != len(passed):
         return None
     keywords = tuple([a.name for a in source if a.kwarg_only])
@@ -135,6 +144,7 @@ def recipe_of(name: str) -> Recipe | None:
         returns=sum(1 for r in schema.returns if r.alias_info is None and "Tensor" in str(r.type)),
         derived=derived,
         out=out,
+        typed=typed,
         static=tuple([place[n] for n in builder.static if n in place]),
         lift=tuple([place[n] for n in builder.lift if n in place]),
         hidden=hidden,
@@ -154,8 +164,15 @@ def _overloads(base: str) -> dict[str, Any]:
     return found
 
 
+def _is_factory(schema: Any) -> bool:
+    """Whether it takes all that describes a new tensor, which `out=` stands for."""
+    return {a.name for a in schema.arguments} >= _OPTIONS
+
+
 def _signature(schema: Any) -> list[str]:
-    return [str(a.type) for a in schema.arguments if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)]
+    left_out = _OPTIONS if _is_factory(schema) else ()
+    kept = (a for a in schema.arguments if a.name not in left_out)
+    return [str(a.type) for a in kept if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)]
 
 
 def _functional_of(name: str, base: str, overload: str, schema: Any, out: bool) -> str:

@@ -40,7 +40,7 @@ Not to be written here, since they are derived from the functional builder unles
 * in-place variants: `add_.Tensor` from `add.Tensor`, `relu_` from `relu` (`fill_.Scalar` from `fill.Scalar`, `zero_` from `zero`).  The
   functional result is converted to self's dtype and broadcast to self's dims, then written to self's storage.
 * `out=` variants: from the functional overload with the same other arguments (`add.out` from `add.Tensor`, `sum.IntList_out` from
-  `sum.dim_IntList`).
+  `sum.dim_IntList`); a factory is told the dtype of `out` (`eye.out` from `eye`).
 * any operation without a builder that has a kernel composed of other ATen operations (CompositeExplicitAutograd) runs that: `zeros`,
   `_to_copy`, `add.Scalar`, `randn`, every `_foreach_*` in a loop; a builder takes precedence over it.
 * view operations: they only change metadata.

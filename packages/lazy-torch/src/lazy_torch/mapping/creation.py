@@ -122,16 +122,6 @@ def arange(*bounds: Any, dtype: DType | None = None, **_: Any) -> Expr:
     return _range(start, step, math.ceil((end - start) / step), kind)
 
 
-@aten("arange.start_out", static=("start", "end", "step"))
-def arange_out(start: Any, end: Any, step: Any = 1, *, out: Expr) -> Expr:
-    return arange(start, end, step, dtype=out.shape.dtype)
-
-
-@aten("arange.out", static=("end",))
-def arange_end_out(end: Any, *, out: Expr) -> Expr:
-    return arange(end, dtype=out.shape.dtype)
-
-
 def _range(start: float, step: float, count: int, kind: DType) -> Expr:
     wide = ops.add(ops.mul(iota((count,), 0, F64), const(step, F64)), const(start, F64))
     return cast(wide, kind)
@@ -140,7 +130,12 @@ def _range(start: float, step: float, count: int, kind: DType) -> Expr:
 @aten("range", "range.step", static=("start", "end", "step"))
 def range_(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, **_: Any) -> Expr:
     _static("range", start, end, step)
-    return _range(start, step, int((end - start) / step) + 1, dtype or default_float())
+    kind = dtype or default_float()
+    if is_int(kind):
+        start, end, step = int(start), int(end), int(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    return _range(start, step, int((end - start) / step) + 1, kind)
 
 
 def _steps(start: Scalar, end: Scalar, steps: int, wide: DType) -> Expr:
