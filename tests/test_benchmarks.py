@@ -54,7 +54,7 @@ def test_a_peer_that_fails_is_a_row_that_says_so():
         raise AssertionError("never called here: the process fails to find the scenario")
 
     lost = Scenario("no such scenario", "", ("jax",), fail, ())
-    error = runner.run_one(lost, PEERS["jax"], runner.Settings(quick=True, patience=0))["error"]
+    error = runner.run_side_by_side(lost, [PEERS["jax"]], runner.Settings(quick=True, patience=0))["jax"]["error"]
     assert "no such scenario" in error
     results = _results(torch=_trained(0.001), lazy_torch={"error": error}, jax=_trained(0.001))
     (line,) = table.lines(results)
@@ -65,8 +65,9 @@ def test_a_peer_that_fails_is_a_row_that_says_so():
 
 def test_a_peer_that_hangs_is_ended():
     """A process that takes longer than it may is a result too."""
-    found = runner.run_one(SCENARIOS["train-mlp"], PEERS["jax"], runner.Settings(quick=True, patience=0), timeout_seconds=0.01)
-    assert found == {"error": "took longer than 0 s"}
+    settings = runner.Settings(quick=True, patience=0)
+    found = runner.run_side_by_side(SCENARIOS["train-mlp"], [PEERS["jax"], PEERS["torch"]], settings, timeout_seconds=0.01)
+    assert found == {peer: {"error": "took longer than 0 s"} for peer in ("jax", "torch")}
 
 
 @pytest.mark.parametrize(("lazy", "jax", "met"), [(1.0, 1.0, True), (1.09, 1.0, True), (1.12, 1.0, False), (1.05, 0.9, False)])

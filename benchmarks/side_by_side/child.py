@@ -1,7 +1,7 @@
 """One scenario of one peer, in this process: `python -m side_by_side.child '{"scenario": ..., "peer": ...}'`.
 
-Prints JSON lines to standard output: what is found, and at the end how calm the machine was.  Whatever a library prints goes to
-standard error instead.
+Prints JSON lines to standard output: what is found, and at the end how calm the machine was.  A line `{"turn": true}` asks for the
+next turn, which begins when a line comes from standard input, or when that is closed.  Whatever a library prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -23,16 +23,29 @@ def _own_stdout() -> TextIO:
     return os.fdopen(kept, "w", encoding="utf-8")
 
 
+def _own_stdin() -> TextIO:
+    """A stream from the real standard input; everybody else finds an empty one."""
+    kept = os.dup(0)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return os.fdopen(kept, encoding="utf-8")
+
+
 def main() -> None:
     """Run what the argument says."""
     request: dict[str, Any] = json.loads(sys.argv[1])
-    out = _own_stdout()
+    out, turns = _own_stdout(), _own_stdin()
 
     def say(**found: Any) -> None:
         print(json.dumps(found), file=out, flush=True)
 
+    def turn() -> None:
+        say(turn=True)
+        turns.readline()
+
     measure.bind(request["cores"])
-    clock = measure.Clock(request["patience"], 1 if request["quick"] else request["tries"])
+    clock = measure.Clock(request["patience"], turn)
     if request["processor_time"]:
         measure.count_processor_time()
     run = Run(PEERS[request["peer"]], request["launched"], clock, request["seconds"], request["quick"], request["processor_time"])

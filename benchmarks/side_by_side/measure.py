@@ -16,6 +16,8 @@ from typing import Any
 
 CALM = 0.15
 """Other processes use so many cores at most while the machine counts as calm."""
+TURN_SECONDS = 0.3
+"""How long a peer measures before it is the next one's turn."""
 
 
 _count: Callable[[], float] = time.perf_counter
@@ -79,12 +81,12 @@ class Clock:
 
     Args:
         patience: seconds to wait for calm before a measurement, in all.
-        tries: how often a measurement that was disturbed is made; the calmest counts.
+        turn: returns when it is this process's turn again, after the other peers' had theirs.
     """
 
-    def __init__(self, patience: float, tries: int) -> None:
+    def __init__(self, patience: float, turn: Callable[[], None] = lambda: None) -> None:
         self.patience = patience
-        self.tries = tries
+        self.turn = turn
         self.others: list[float] = []
         """Cores that other processes used during each measurement that counts."""
 
@@ -107,20 +109,31 @@ class Clock:
         self.others.append(others.cores or 0.0)
         return result
 
-    def calmest(self, section: Callable[[], Any]) -> Any:
-        """Run a section up to `tries` times until nothing disturbs it; the result of the calmest run."""
-        runs = []
-        for _ in range(self.tries):
-            self.wait_for_calm()
+    def in_turns(self, section: Callable[[float], list[float]], seconds: float) -> list[float]:
+        """What a section finds, again and again, in turn with the other peers, so that a drift of the machine meets all alike.
+
+        Args:
+            section: measures for about so many seconds.
+            seconds: how long in all; once at least.
+
+        Returns:
+            The samples of all turns, but for those that other processes disturbed, as long as these are the fewer.
+        """
+        self.wait_for_calm()
+        turns: list[tuple[float, list[float]]] = []
+        spent = 0.0
+        while not turns or spent < seconds:
+            self.turn()
             gc.collect()
+            begin = time.perf_counter()
             with Others() as others:
-                result = section()
-            runs.append((others.cores or 0.0, result))
-            if runs[-1][0] <= CALM:
-                break
-        cores, result = min(runs, key=lambda run: run[0])
-        self.others.append(cores)
-        return result
+                found = section(TURN_SECONDS)
+            spent += time.perf_counter() - begin
+            turns.append((others.cores or 0.0, found))
+        calm = [turn for turn in turns if turn[0] <= CALM]
+        kept = calm if 2 * len(calm) >= len(turns) else turns
+        self.others.append(max(cores for cores, _ in kept))
+        return [sample for _, found in kept for sample in found]
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float]:
@@ -161,10 +174,10 @@ def timed(run: Callable[[], Any]) -> float:
     return now() - begin
 
 
-def blocks(step: Callable[[], Any], read: Callable[[Any], Any], seconds: float, block_seconds: float = 0.15) -> list[float]:
-    """Seconds a step, measured over blocks of steps that end with a read of the last one's result.
+def block_of(step: Callable[[], Any], read: Callable[[Any], Any], block_seconds: float = 0.1) -> Callable[[], float]:
+    """A function that runs a block of steps that ends with a read of the last one's result, and gives the seconds a step.
 
-    A block lasts about `block_seconds`; there are at least five of them, and as many as fit into `seconds`.
+    A block lasts about `block_seconds`.
     """
 
     def block(steps: int) -> float:
@@ -176,19 +189,19 @@ def blocks(step: Callable[[], Any], read: Callable[[Any], Any], seconds: float, 
 
     block(1)
     length = max(1, min(1000, round(block_seconds / block(3))))
-    found: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(found) < 5 or time.perf_counter() < end:
-        found.append(block(length))
-    return found
+    return lambda: block(length)
 
 
-def calls(run: Callable[[], Any], seconds: float, least: int = 10) -> list[float]:
-    """Seconds of each call, for `seconds` seconds and at least `least` calls."""
+def repeated(measure: Callable[[], float], seconds: float, least: int = 1) -> list[float]:
+    """What `measure` gives, for `seconds` seconds and at least `least` times.
+
+    Once more before that does not count, since the other peers had their turn.
+    """
+    measure()
     found: list[float] = []
     end = time.perf_counter() + seconds
     while len(found) < least or time.perf_counter() < end:
-        found.append(timed(run))
+        found.append(measure())
     return found
 
 

@@ -20,16 +20,15 @@ run on one machine, so ratios say more than times; on another machine `nox -s be
 _METHOD = """\
 ## How it was measured
 
-- Every peer runs every scenario in a process of its own, bound to the same cores; peers take turns, and the whole is repeated in rounds. A
-  figure is the median over rounds of the medians of each process. Single events (a first result, a sequence of steps) are medians over
-  processes.
+- Every peer runs every scenario in a process of its own. One process works at a time: all are made ready, and then they measure in turns of
+  a third of a second, so that a drift of the machine meets all alike. A figure is the median of all turns, and over rounds the median of
+  those. Single events (a first result, a sequence of steps) are medians over processes.
 - The disk cache of the lazy system starts empty in each process. The lazy programs are the eager ones with the device's name changed: no
   barrier, no hint.
 - A training step is timed in blocks that end with a read of the loss, after a warm-up that lasts until nothing is compiled any more. What
   compiling costs is in the rows about first results, sequences and stalls.
 - The longest step is that of a sequence but for its first, which is a first result. A stall is one that takes 100 ms more than eager's.
-- Before each measurement a process waits until other processes leave the machine alone; if they did not meanwhile, it is repeated, and
-  the calmest counts.
+- Before each measurement a process waits until other processes leave the machine alone; turns that they disturbed are left out.
 - `jax.jit` is jax as one would write it by hand, with donated state, and a scan for the LSTM. `TF jit_compile` is the same TensorFlow code
   in a `tf.function`.
 - *compiled only* and *native only* are the lazy frontend with `LAZY_TIER` set; the column before them is the default, which chooses.
@@ -61,7 +60,7 @@ def _machine(data: dict[str, Any]) -> str:
     machine, settings = data["machine"], data["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     where = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
-    how = f"{settings['rounds']} rounds, {settings['seconds']:g} s a measurement"
+    how = f"{settings['rounds']} round{'s' * (settings['rounds'] != 1)}, {settings['seconds']:g} s a measurement"
     if settings["processor_time"]:
         how += "; times are processor time of the process, all its threads together, since other programs shared the machine"
     return f"Measured on {machine['date']} at commit {machine['commit']}: {where}; {versions}; {how}.\n"

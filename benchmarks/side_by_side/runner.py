@@ -1,10 +1,13 @@
-"""Runs scenarios: one process a peer, peers in turn, rounds that repeat the whole, so that a drift of the machine meets all alike.
+"""Runs scenarios: a process for each peer, one of which works at a time, in turns; and rounds that repeat the whole.
 
-A process that fails or takes too long is a result that says so.
+A turn is a fraction of a second, so a drift of the machine meets all peers alike.  A process that fails or takes too long is a result
+that says so.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import json
 import os
 import platform
@@ -12,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -35,7 +39,6 @@ class Settings:
         seconds: how long a measurement lasts.
         rounds: how often everything is repeated.
         patience: how long a process waits for a calm machine before each measurement, in all.
-        tries: how often a disturbed measurement is made.
         quick: whether to do as little as shows that everything works.
         processor_time: whether to count the processor time of each process instead of the wall's.
     """
@@ -44,7 +47,6 @@ class Settings:
     seconds: float = 3.0
     rounds: int = 2
     patience: float = 20.0
-    tries: int = 3
     quick: bool = False
     processor_time: bool = False
 
@@ -71,28 +73,75 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def run_one(scenario: Scenario, peer: Peer, settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> Found:
-    """Run a scenario of a peer in a process of its own; `error` in the result says what went wrong."""
-    request = {**asdict(settings), "scenario": scenario.name, "peer": peer.name}
-    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with tempfile.TemporaryDirectory() as folder:
+class _Child:
+    """The process of a peer: it works only between `go` and its next word."""
+
+    def __init__(self, scenario: Scenario, peer: Peer, settings: Settings, seconds: float, folder: str) -> None:
+        self.peer = peer
+        self.found: Found = {}
+        self.done = False
+        self._seconds = self._left = seconds
+        self._request = {**asdict(settings), "scenario": scenario.name, "peer": peer.name}
+        paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         # A disk cache of its own and empty: what an earlier process compiled would hide what this one has to.
-        environment = {**os.environ, "LAZY_CACHE_DIR": folder, **peer.environment, "PYTHONPATH": os.pathsep.join(paths)}
-        request["launched"] = time.monotonic()
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", f"{__package__}.child", json.dumps(request)],
-                env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_seconds, check=False,
+        self._environment = {**os.environ, "LAZY_CACHE_DIR": folder, **peer.environment, "PYTHONPATH": os.pathsep.join(paths)}
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in `_end`)
+        self._process: subprocess.Popen[str] | None = None
+
+    def go(self) -> None:
+        """Let it work until its turn ends, or it does."""
+        begin = time.monotonic()
+        if self._process is None:
+            request = json.dumps({**self._request, "launched": begin})
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.child", request],
+                env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return {"error": f"took longer than {timeout_seconds:.0f} s"}
-    found: Found = {}
-    for line in done.stdout.splitlines():
-        found.update(json.loads(line))
-    if done.returncode != 0:
-        found["error"] = f"{_essence(done.stderr)} (exit status {done.returncode})"
-        found["stderr"] = done.stderr[-4000:]
-    return found
+        else:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                print(file=self._process.stdin, flush=True)
+        watchdog = threading.Timer(max(self._left, 0.0), self._process.kill)
+        watchdog.start()
+        assert self._process.stdout is not None
+        try:
+            for line in self._process.stdout:
+                said = json.loads(line)
+                if said.pop("turn", False):
+                    return
+                self.found.update(said)
+        finally:
+            watchdog.cancel()
+            self._left -= time.monotonic() - begin
+        self._end()
+
+    def _end(self) -> None:
+        assert self._process is not None
+        status = self._process.wait()
+        self._process.communicate()
+        self._errors.seek(0)
+        stderr = self._errors.read()
+        self._errors.close()
+        self.done = True
+        if self._left <= 0:
+            self.found = {"error": f"took longer than {self._seconds:.0f} s"}
+        elif status != 0:
+            self.found |= {"error": f"{_essence(stderr)} (exit status {status})", "stderr": stderr[-4000:]}
+
+
+def run_side_by_side(
+    scenario: Scenario, peers: list[Peer], settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS
+) -> dict[str, Found]:
+    """Run a scenario of each peer, in turns; `error` in a result says what went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        children = [_Child(scenario, peer, settings, timeout_seconds, str(Path(folder, peer.name))) for peer in peers]
+        working = collections.deque(children)
+        while working:
+            child = working.popleft()
+            child.go()
+            if not child.done:
+                working.append(child)
+        return {child.peer.name: child.found for child in children}
 
 
 def _essence(stderr: str) -> str:
@@ -103,27 +152,28 @@ def _essence(stderr: str) -> str:
 
 
 def run(scenarios: list[str], peers: list[str], settings: Settings, say: Callable[[str], None]) -> Iterator[dict[str, dict[str, Found]]]:
-    """Run scenarios of peers; after each process gives the results so far, by scenario and peer.
+    """Run scenarios of peers; after each scenario gives the results so far, by scenario and peer.
 
     Args:
         scenarios: names of scenarios, in order.
         peers: names of peers; each runs what its library has.
         settings: how.
-        say: receives a line about each process.
+        say: receives a line about each scenario and each peer in it.
     """
-    jobs = [(SCENARIOS[s], PEERS[p]) for s in scenarios for p in peers if PEERS[p].library in SCENARIOS[s].libraries]
-    runs: dict[tuple[str, str], list[Found]] = {(s.name, p.name): [] for s, p in jobs}
+    jobs = {s: [PEERS[p] for p in peers if PEERS[p].library in SCENARIOS[s].libraries] for s in scenarios}
+    runs: dict[tuple[str, str], list[Found]] = {(s, p.name): [] for s, taking_part in jobs.items() for p in taking_part}
     total, count = settings.rounds * len(jobs), 0
     for _ in range(settings.rounds):
-        for scenario, peer in jobs:
+        for name, taking_part in jobs.items():
+            scenario, begin = SCENARIOS[name], time.perf_counter()
             count += 1
-            begin = time.perf_counter()
-            found = runs[scenario.name, peer.name]
             for _ in range(1 if settings.quick else scenario.processes):
-                measure.Clock(settings.patience, 1).wait_for_calm()
-                found.append(run_one(scenario, peer, settings))
-            said = _brief(scenario, found[-1])
-            say(f"[{count}/{total}] {scenario.name:<16} {peer.name:<20} {said}  ({time.perf_counter() - begin:.0f} s)")
+                measure.Clock(settings.patience).wait_for_calm()
+                for peer, found in run_side_by_side(scenario, taking_part, settings).items():
+                    runs[name, peer].append(found)
+            say(f"[{count}/{total}] {name}  ({time.perf_counter() - begin:.0f} s)")
+            for peer in taking_part:
+                say(f"    {peer.name:<20} {_brief(scenario, runs[name, peer.name][-1])}")
             yield _results(runs)
 
 

@@ -86,6 +86,11 @@ class Run:
         """Call `run` until what it needs is compiled and caches are warm."""
         measure.warm_up(run, self.progress, 0.0 if self.quick else self.seconds)
 
+    def timed(self, call: Callable[[], Any], parts: int = 1) -> Found:
+        """How long a call takes, measured in turn with the other peers; divided by `parts`."""
+        each = lambda: measure.timed(call) / parts  # noqa: E731
+        return measure.summary(self.clock.in_turns(lambda seconds: measure.repeated(each, seconds), self.seconds))
+
 
 @dataclass(frozen=True)
 class Target:
@@ -150,7 +155,8 @@ def _train(name: str) -> Callable[[Run], Found]:
         losses = [r.read(training.step(batch)) for _ in model.losses]
         error = loss_error(model, losses)
         r.warm_up(lambda: r.read(training.step(batch)))
-        found = r.clock.calmest(lambda: measure.blocks(lambda: training.step(batch), r.read, r.seconds))
+        block = measure.block_of(lambda: training.step(batch), r.read)
+        found = r.clock.in_turns(lambda seconds: measure.repeated(block, seconds), r.seconds)
         return {"step": measure.summary(found), "losses": losses, "loss_error": error, "losses_right": error <= model.tolerance}
 
     return run
@@ -174,7 +180,7 @@ def _infer(r: Run) -> Found:
     turn = iter(range(1_000_000_000))
     call = lambda: answer(inputs[next(turn) % 8])  # noqa: E731
     r.warm_up(call)
-    return {"call": measure.summary(r.clock.calmest(lambda: measure.calls(call, r.seconds))), "value": value}
+    return {"call": r.timed(call), "value": value}
 
 
 def _cold(name: str) -> Callable[[Run], Found]:
@@ -215,8 +221,7 @@ def _chain(backward: bool) -> Callable[[Run], Found]:
         once = r.workloads.chain(operations, backward, r.peer)
         value = float(once().sum())
         r.warm_up(once)
-        found = r.clock.calmest(lambda: [s / operations for s in measure.calls(once, r.seconds)])
-        return {"operation": measure.summary(found), "value": value}
+        return {"operation": r.timed(once, operations), "value": value}
 
     return run
 
@@ -262,8 +267,7 @@ def _logging(r: Run) -> Found:
     step = lambda: r.read(training.step(batch))  # noqa: E731
     early = [measure.timed(step) for _ in range(10 if r.quick else 300)]
     r.warm_up(step)
-    found = r.clock.calmest(lambda: measure.calls(step, r.seconds))
-    return {"step": measure.summary(found), "longest": measure.longest(early)}
+    return {"step": r.timed(step), "longest": measure.longest(early)}
 
 
 def _generate(cache: str) -> Callable[[Run], Found]:
@@ -273,8 +277,7 @@ def _generate(cache: str) -> Callable[[Run], Found]:
         tokens, times = r.clock.once(write)
         gaps = [after - before for before, after in itertools.pairwise(times)]
         r.warm_up(write)
-        totals = r.clock.calmest(lambda: measure.calls(write, r.seconds, least=3))
-        return {"first": times[-1], "longest": measure.longest(gaps), "again": measure.summary(totals), "value": tokens}
+        return {"first": times[-1], "longest": measure.longest(gaps), "again": r.timed(write), "value": tokens}
 
     return run
 
