@@ -113,11 +113,16 @@ def gaps(judge: str) -> Callable[[Cell], dict[str, Any] | None]:
 
 
 def spread(items: list[Any], count: int | None, turn: int) -> list[Any]:
-    """Some of many samples, evenly spread; other ones at another turn."""
+    """Some of many samples, evenly spread; other ones at another turn.
+
+    Fewer than by default are some of those that are judged by default, so that what passes as a whole passes at every turn.
+    """
+    if count is not None and count < DEFAULT_SAMPLES:
+        items = spread(items, DEFAULT_SAMPLES, 0)
     if count is None or len(items) <= count:
         return items
     step = len(items) / count
-    return [items[int((k + (turn % 7) / 7) * step) % len(items)] for k in range(count)]
+    return [items[(int(k * step) + turn) % len(items)] for k in range(count)]
 
 
 def compare(found: list[Any], expected: list[Any], random: bool, looser: Callable[[torch.dtype], tuple[float, float] | None]) -> None:

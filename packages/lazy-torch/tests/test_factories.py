@@ -81,6 +81,36 @@ def test_bounds_that_are_tensors_are_written_to_out() -> None:
     assert lazy_core.report().fallbacks == {}
 
 
+def test_what_is_composed_of_several_operations_is_written_to_out() -> None:
+    torch.manual_seed(0)
+    matrix, right = torch.randn(3, 3), torch.randn(3, 2)
+    image, volume = torch.randn(1, 2, 5, 5), torch.randn(1, 2, 4, 5, 6)
+
+    def made(d: str) -> list[torch.Tensor]:
+        a, b, x, y = (t.to(d) for t in (matrix, right, image, volume))
+
+        def out(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.empty(0, dtype=dtype, device=d)
+
+        values = torch.linalg.eigvals(a, out=out(torch.complex64))
+        return [
+            torch.linalg.det(a, out=out()),
+            *torch.linalg.slogdet(a, out=(out(), out())),
+            torch.linalg.solve(a, b, out=out()),
+            torch.linalg.inv(a, out=out()),
+            values[values.abs().argsort(stable=True)].abs(),
+            torch.linalg.eigvals(a).abs().sort().values,
+            torch.special.multigammaln(a.abs() + 2, 2, out=out()),
+            torch.ops.aten.adaptive_avg_pool2d.out(x, [2, 3], out=out()),
+            torch.ops.aten.adaptive_avg_pool3d.out(y, [2, 3, 2], out=out()),
+        ]
+
+    found = made("lazy")
+    assert lazy_core.report().fallbacks == {}
+    for x, y in zip(found, made("cpu"), strict=True):
+        torch.testing.assert_close(x.cpu(), y, rtol=1e-5, atol=1e-6)
+
+
 def test_out_of_another_device_is_refused() -> None:
     with pytest.raises(RuntimeError, match="device"):
         torch.eye(3, out=torch.empty(3, 3, device="lazy"), device="cpu")

@@ -1,21 +1,23 @@
 """torch's own databases, sampled: every operator in single precision with one sample, and some of all other cells, others every day.
 
-The whole databases are judged by `nox -s opinfo` and `nox -s modules`. A cell with a declared gap (judges/gaps.toml) is left out here:
-few samples do not always meet what the gap is about.
+The whole databases are judged by `nox -s opinfo` and `nox -s modules`; what is chosen here is part of that, whatever the day. A failure
+says which choice it is: LAZY_JUDGE_TURN makes it again. A cell with a declared gap (judges/gaps.toml) is left out here: few samples do
+not always meet what the gap is about.
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib
+import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-TURN = datetime.date.today().toordinal()
+TURN = int(os.environ.get("LAZY_JUDGE_TURN") or datetime.date.today().toordinal())
 SHARES = 40  # one of so many cells of the other dtypes is judged each day
 
 
@@ -37,23 +39,45 @@ OTHERS = OPINFO.cells(dtypes=["float64", "int64", "bool", "complex64"])[TURN % S
 OF_MODULES = MODULES.cells(dtypes=["float32"])[TURN % 4 :: 4]
 
 
-def _failures(judge: ModuleType, name: str, cells: list[Any], samples: int) -> list[str]:
+def _judge_all(judge: Any, name: str, cells: list[Any], samples: int) -> None:
+    """Judge cells that have no declared gap.
+
+    Raises:
+        AssertionError: some do not pass; the message names them, and how they were chosen.
+    """
     gap_of = COMMON.gaps(name)
     verdicts = [judge.judge(cell, samples, TURN) for cell in cells if gap_of(cell) is None]
-    return [str(v) for v in verdicts if not v.fine]
+    failed = [str(v) for v in verdicts if not v.fine]
+    assert not failed, "\n".join([f"LAZY_JUDGE_TURN={TURN} chooses these again:", *failed])
 
 
 @pytest.mark.parametrize("chunk", range(len(CHUNKS)))
 def test_every_operator_in_single_precision_equals_the_cpu_without_falling_back(chunk: int) -> None:
-    assert not _failures(OPINFO, "opinfo", CHUNKS[chunk], 1)
+    _judge_all(OPINFO, "opinfo", CHUNKS[chunk], 1)
 
 
 def test_some_operators_in_other_dtypes_equal_the_cpu_without_falling_back() -> None:
-    assert not _failures(OPINFO, "opinfo", OTHERS, 2)
+    _judge_all(OPINFO, "opinfo", OTHERS, 2)
 
 
 def test_some_modules_equal_the_cpu_without_falling_back() -> None:
-    assert not _failures(MODULES, "modules", OF_MODULES, 1)
+    _judge_all(MODULES, "modules", OF_MODULES, 1)
+
+
+def test_whatever_the_turn_fewer_samples_are_some_of_those_judged_by_default() -> None:
+    samples = list(range(30))
+    whole = COMMON.spread(samples, COMMON.DEFAULT_SAMPLES, 0)
+    for count in (1, 2, 3):
+        chosen = [COMMON.spread(samples, count, turn) for turn in range(COMMON.DEFAULT_SAMPLES)]
+        assert all(len(set(some)) == count for some in chosen)
+        assert {sample for some in chosen for sample in some} == set(whole)
+
+
+def test_a_failure_says_which_choice_it_is() -> None:
+    cell = OPINFO.cells("^nonzero$", ["float32"])[0]
+    judge = SimpleNamespace(judge=lambda *_: COMMON.Verdict(str(cell), cell.dtype, "wrong"))
+    with pytest.raises(AssertionError, match=f"LAZY_JUDGE_TURN={TURN}"):
+        _judge_all(judge, "modules", [cell], 1)
 
 
 def test_a_fallback_of_a_lowered_operation_fails_its_cell() -> None:

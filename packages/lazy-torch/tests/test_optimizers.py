@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +36,9 @@ OPTIMIZERS: dict[str, tuple[Make, dict[str, Any]]] = {
 FUSED = {"sgd", "adam", "adamw", "adagrad"}
 CAPTURABLE = {"adam", "adamw", "adamax", "nadam", "radam", "adadelta", "rmsprop", "rprop", "asgd"}
 UNLISTED = {"muon"}  # has no foreach
+
+# It wants gradients that are sparse tensors, which do not exist on the device; LBFGS takes a closure and has a test of its own.
+ELSEWHERE = {"sparseadam", "lbfgs"}
 
 VARIANTS = [
     *[(name, {}) for name in OPTIMIZERS],
@@ -93,6 +98,16 @@ def test_an_optimizer_does_what_it_does_on_the_cpu(name: str, variant: dict[str,
     assert state["state"].keys() == expected_state["state"].keys()
 
 
+def _classes(module: Any, base: type) -> set[str]:
+    return {n.lower() for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, base) and c is not base and n[0] != "_"}
+
+
+def test_no_optimizer_is_left_out() -> None:
+    assert _classes(torch.optim, torch.optim.Optimizer) == OPTIMIZERS.keys() | ELSEWHERE
+    with pytest.raises(NotImplementedError, match="sparse"):
+        F.embedding(torch.tensor([1], device="lazy"), nn.Parameter(torch.ones(3, 2, device="lazy")), sparse=True).sum().backward()
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_a_new_learning_rate_every_step_compiles_nothing_in_the_long_run(name: str) -> None:
     make, options = OPTIMIZERS[name]
@@ -143,6 +158,10 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "sequential": lambda o: lr_scheduler.SequentialLR(
         o, [lr_scheduler.LinearLR(o, 0.1, total_iters=2), lr_scheduler.PolynomialLR(o, 4)], [2]
     ),
+    "several steps": lambda o: lr_scheduler.MultiStepLR(o, [1, 3], 0.3),
+    "factors": lambda o: lr_scheduler.MultiplicativeLR(o, lambda step: 1 - 0.1 * step),
+    "any function": lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(o, 0.5, 2), lr_scheduler.ExponentialLR(o, 0.8)]),
 }
 
 
@@ -166,6 +185,11 @@ def test_schedules(name: str) -> None:
     assert rates == expected_rates
     for a, b in zip(weights, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+
+
+def test_no_schedule_is_left_out() -> None:
+    made = inspect.getsource(sys.modules[__name__]).lower()
+    assert not [name for name in _classes(lr_scheduler, lr_scheduler.LRScheduler) - {"lrscheduler"} if f"lr_scheduler.{name}(" not in made]
 
 
 def test_a_schedule_that_looks_at_the_loss() -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import queue
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import lazy_core
 
 
 def through_file(x: object, **kwargs: object) -> object:
@@ -225,3 +231,41 @@ def test_a_dataset_on_the_device() -> None:
     batches = list(DataLoader(data, batch_size=2))
     assert [x.device.type for x, _ in batches] == ["lazy", "lazy"]
     assert [(x.sum().item(), y.tolist()) for x, y in batches] == [(6, [0, 1]), (22, [2, 3])]
+
+
+def _ahead(batches: Iterable[Any], depth: int) -> Iterator[Any]:
+    """What a thread has put on the device while earlier batches were used."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
+
+    def fill() -> None:
+        for batch in batches:
+            ready.put([t.to("lazy", non_blocking=True) for t in batch])
+        ready.put(None)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    while (batch := ready.get()) is not None:
+        yield batch
+    thread.join()
+
+
+def test_batches_that_a_thread_puts_on_the_device_ahead_train_as_on_the_cpu() -> None:
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(48, 4), torch.randn(48, 1))
+    model = torch.nn.Linear(4, 1)
+    twin = copy.deepcopy(model).to("lazy")
+
+    def train(m: torch.nn.Module, batches: Iterable[Any]) -> list[float]:
+        optimizer = torch.optim.SGD(m.parameters(), 0.1)
+        losses = []
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(m(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return [float(v) for v in losses]
+
+    expected = train(model, DataLoader(data, batch_size=4))
+    assert train(twin, _ahead(DataLoader(data, batch_size=4), 3)) == pytest.approx(expected, rel=1e-5)
+    assert lazy_core.report().counters["compiles"] <= 4

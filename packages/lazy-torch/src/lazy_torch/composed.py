@@ -103,6 +103,34 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bo
     return found.squeeze(-1) if vector else found, LU, pivots, info
 
 
+# ------------------------------------------------------------------ results in given tensors, of what is composed otherwise
+
+
+def _into(name: str, plain: Callable[..., Any]) -> None:
+    """Register an `out=` overload: what `plain` gives for the other arguments is written to the tensors given, which are resized to it."""
+    base, _, overload = name.partition(".")
+    arguments = torch._C._get_schema(f"aten::{base}", overload).arguments
+    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+
+    @_kernel(name)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        given = [kwargs.pop(n) for n in written]
+        made = plain(*args, **kwargs)
+        for out, value in zip(given, made if isinstance(made, tuple) else (made,), strict=True):
+            (out if out.shape == value.shape else out.resize_(value.shape)).copy_(value)
+        return given[0] if len(given) == 1 else tuple(given)
+
+
+_into("_linalg_det.result", linalg_det)
+_into("_linalg_slogdet.sign", linalg_slogdet)
+_into("_linalg_solve_ex.result", linalg_solve_ex)
+_into("linalg_eigvals.out", lambda A: torch.ops.aten.linalg_eig(A)[0])
+_into("mvlgamma.out", lambda x, p: torch.ops.aten.mvlgamma(x, p))
+_into("adaptive_avg_pool2d.out", lambda x, size: torch.ops.aten._adaptive_avg_pool2d(x, size))
+_into("adaptive_avg_pool3d.out", lambda x, size: torch.ops.aten._adaptive_avg_pool3d(x, size))
+_into("adaptive_avg_pool3d_backward.grad_input", lambda grad, x: torch.ops.aten._adaptive_avg_pool3d_backward(grad, x))
+
+
 # ------------------------------------------------------------------ sequences whose lengths are known on the host
 
 

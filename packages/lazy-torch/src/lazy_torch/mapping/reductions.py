@@ -81,6 +81,8 @@ def prod(self: Expr, dim: int | None = None, keepdim: bool = False, *, dtype: DT
     x = cast(self, kind)
     if self.shape.ndim == 0:
         return x
+    if kind == BOOL:
+        return ops.all(x, axes=axes(dim, self.shape.ndim), keepdims=keepdim)
     return cast(ops.prod(cast(x, math_dtype(kind)), axes=axes(dim, self.shape.ndim), keepdims=keepdim), kind)
 
 
