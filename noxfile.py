@@ -118,8 +118,12 @@ def tests_together(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["together"])
 def conformance(session: nox.Session) -> None:
-    """The whole conformance matrix: every core op, every frontend, every dtype (-- --frontends=torch,numpy selects)."""
-    _run_in(session, "together", "python", "-m", "pytest", "-q", "tests/test_conformance.py", "--dtypes=all", *session.posargs)
+    """The whole conformance matrix: every core op and whole program, frontend, dtype, tier and placement of barriers: hours.
+
+    `-- --frontends=torch,numpy --dtypes=float32` selects; `python tools/matrix.py` runs the same and writes docs/conformance.md.
+    """
+    whole = ("tests/test_conformance.py", "--matrix=whole", "--dtypes=all")
+    _run_in(session, "together", "python", "-m", "pytest", "-q", *whole, *session.posargs)
 
 
 def _torch_judge(name: str, what: str) -> None:

@@ -21,6 +21,9 @@ def pytest_addoption(parser):
     group = parser.getgroup("conformance")
     group.addoption("--frontends", default=None, help="comma separated names of frontends to test (default: all installed)")
     group.addoption("--dtypes", default=",".join(SAMPLED_DTYPES), help="comma separated dtypes of the conformance matrix, or 'all'")
+    group.addoption(
+        "--matrix", choices=("sample", "whole"), default="sample", help="which tiers and placements of barriers, see test_conformance.py"
+    )
 
 
 def selected_frontends(config):

@@ -29,6 +29,10 @@ class Frontend(Protocol):
         conformance: core operation name -> function over the library's tensors, written with the library's public API only, taking the
             operation's sample arguments by position and its attributes by keyword.
         dtypes: the dtypes that its tensors can have.
+
+    It may also have `creating()`, a context in which the library's factories make lazy tensors, and `programs`, a mapping from the names of
+    `lazy_core.whole.PROGRAMS` to functions over the library's tensors with a keyword `middle`: each is called once, halfway through, with a
+    tensor that it returns.
     """
 
     name: str

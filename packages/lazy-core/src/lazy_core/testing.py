@@ -1,10 +1,11 @@
-"""The conformance kit: hold a frontend's results against its own library, operation by operation.
+"""The conformance kit: hold a frontend's results against its own library, operation by operation and program by program.
 
-Owns: which cases there are, and `check`; what a result may differ by and why stands in `tolerances`.  Anybody's frontend is tested
-by pytest in three lines:
+Owns: the tests that pytest collects, and what every frontend must do with arrays.  The cells and `check` stand in `conformance`, what a
+result may differ by and why in `tolerances`.  Anybody's frontend is tested by pytest in four lines:
 
-    from lazy_core.testing import basics_test, conformance_test
+    from lazy_core.testing import basics_test, conformance_test, programs_test
     test_operations = conformance_test(FRONTEND)
+    test_programs = programs_test(FRONTEND)
     test_basics = basics_test(FRONTEND)
 
 May import everything of the core; never a frontend.
@@ -12,187 +13,122 @@ May import everything of the core; never a frontend.
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from . import dump
+from .conformance import (
+    PLACEMENTS,
+    TIERS,
+    Case,
+    Gaps,
+    Outcome,
+    ProgramCase,
+    Verdict,
+    check,
+    check_program,
+    iter_cases,
+    iter_programs,
+    judge,
+    programs_of,
+    samples,
+)
 from .frontend import Frontend
-from .ops.registry import REGISTRY, Sample, numbers
-from .report import report
+from .ops.registry import Sample, numbers
 from .tolerances import Tolerance, assert_close, tolerance
 
 __all__ = [
+    "PLACEMENTS",
+    "TIERS",
     "Case",
     "Outcome",
+    "ProgramCase",
     "Sample",
     "Tolerance",
+    "Verdict",
     "assert_close",
     "basics_test",
+    "cell_name",
     "check",
     "check_basics",
+    "check_program",
     "conformance_test",
     "iter_cases",
+    "iter_programs",
+    "judge",
+    "programs_test",
+    "run_cell",
     "samples",
     "tolerance",
 ]
 
-# Families that no library has in this form: their first operand is the core's own (a random state, a storage with a layout).
-# They are tested in the core, and through every random draw and view of a frontend's own tests.
-OWN_FAMILIES = frozenset({"random", "strided"})
 
-# Operations that a library may well serve without recording anything: views, whole numbers rounded, constants.
-MAY_BE_FREE = frozenset(
-    {"identity", "convert", "bitcast", "real", "imag", "conj", "floor", "ceil", "trunc", "round", "eye", "iota", "full"}
-)
+def cell_name(frontend: Frontend, case: Case | ProgramCase) -> str:
+    """What pytest calls a cell."""
+    tier = [case.tier] if case.tier else []
+    return "-".join([frontend.name, case[0], case.dtype.name, *tier, case.placement])
 
 
-class Case(NamedTuple):
-    """One cell of the conformance matrix."""
+def run_cell(frontend: Frontend, case: Case | ProgramCase, gaps: Gaps) -> None:
+    """Test one cell within pytest: a gap is an expected failure, what the library itself refuses is skipped; see `conformance.judge`."""
+    import pytest
 
-    op: str
-    dtype: np.dtype
-
-
-class Outcome(NamedTuple):
-    """What `check` did: how many samples were compared, and why the library itself has none of the others."""
-
-    compared: int
-    refused: str | None
+    verdict = judge(frontend, case, gaps)
+    if verdict.kind == "gap":
+        pytest.xfail(verdict.reason)
+    if verdict.kind == "refused":
+        pytest.skip(f"{frontend.library} itself has no {case[0]} of {case.dtype.name}: {verdict.reason}")
 
 
-def samples(op: str, dtype: np.dtype) -> list[Sample]:
-    """The samples of an operation for a dtype: the same ones in every process."""
-    make = REGISTRY[op].samples
-    assert make is not None, f"operation {op} has no samples"
-    return list(make(np.dtype(dtype), np.random.default_rng(zlib.crc32(f"{op} {np.dtype(dtype).name}".encode()))))
+def _cells_test(frontend: Frontend, cases: Iterable[Case | ProgramCase], gaps: Gaps | None) -> Callable[..., None]:
+    import pytest
 
+    chosen = list(cases)
 
-def iter_cases(frontend: Frontend, dtypes: Sequence[Any] | None = None) -> Iterator[Case]:
-    """The cells of the matrix of a frontend: every operation with a counterpart in a library, every dtype that both have."""
-    wanted = None if dtypes is None else {np.dtype(d) for d in dtypes}
-    made = {np.dtype(d) for d in frontend.dtypes}
-    for name, op in sorted(REGISTRY.items()):
-        if op.family in OWN_FAMILIES:
-            continue
-        for dtype in op.dtypes:
-            if dtype in made and (wanted is None or dtype in wanted):
-                yield Case(name, dtype)
+    @pytest.mark.parametrize("case", chosen, ids=[cell_name(frontend, case) for case in chosen])
+    def test_agrees_with_the_library(case: Case | ProgramCase) -> None:
+        run_cell(frontend, case, gaps or {})
 
-
-# ------------------------------------------------------------------ checking a frontend
-
-
-def _flat(result: Any) -> list[Any]:
-    return [item for part in result for item in _flat(part)] if isinstance(result, (tuple, list)) else [result]
-
-
-def _native(call: Callable[..., Any], frontend: Frontend, sample: Sample) -> tuple[list[np.ndarray] | None, str | None]:
-    """The library's own result, or why it has none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return [frontend.to_numpy(r) for r in _flat(call(*[frontend.native(a) for a in sample.args], **sample.attrs))], None
-    except Exception as error:
-        return None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:200]}"
-
-
-def check(frontend: Frontend, op: str, dtype: Any, only: Callable[[int], bool] = lambda number: True) -> Outcome:
-    """Compare a frontend with its own library on every sample of an operation; all are recorded before the first is read.
-
-    Args:
-        frontend: see `lazy_core.frontend.Frontend`.
-        op: the name of a core operation.
-        dtype: the dtype to make samples for.
-        only: which samples, by number, to look at.
-
-    Returns:
-        How many samples were compared; samples that the library itself refuses are left out, with its reason.
-
-    Raises:
-        AssertionError: a result differs, is not lazy, fell back, or nothing was recorded.
-        KeyError: the frontend's `conformance` table has no such operation.
-    """
-    call = frontend.conformance[op]
-    creating = getattr(frontend, "creating", contextlib.nullcontext)
-    lazy: list[tuple[Sample, list[np.ndarray], list[Any]]] = []
-    refused = None
-    for sample in [s for number, s in enumerate(samples(op, dtype)) if only(number)]:
-        expected, reason = _native(call, frontend, sample)
-        if expected is None:
-            refused = reason
-            continue
-        before = report()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if sample.args:
-                results = _flat(call(*[frontend.from_numpy(a) for a in sample.args], **sample.attrs))
-            else:
-                with creating():
-                    results = _flat(call(**sample.attrs))
-        where = _where(frontend, op, sample)
-        after = report()
-        fell = after.counters["fallbacks"] - before.counters["fallbacks"]
-        assert not fell, f"{where}: fell back ({', '.join(k for k, n in after.fallbacks.items() if n > before.fallbacks.get(k, 0))})"
-        if REGISTRY[op].family != "shapes" and op not in MAY_BE_FREE:
-            assert after.counters["recorded"] > before.counters["recorded"], f"{where}: nothing was recorded"
-        assert len(results) == len(expected), f"{where}: {len(results)} results, but the library gives {len(expected)}"
-        for result in results:
-            assert frontend.is_lazy(result), f"{where}: the result is a {type(result).__name__}, not a lazy tensor"
-        lazy.append((sample, expected, results))
-    for sample, expected, results in lazy:
-        for result, wanted in zip(results, expected, strict=True):
-            assert_close(frontend.to_numpy(result), wanted, tolerance(op), _where(frontend, op, sample))
-    return Outcome(len(lazy), refused)
-
-
-def _where(frontend: Frontend, op: str, sample: Sample) -> str:
-    operands = ", ".join(f"{a.dtype.name}{list(a.shape)}" for a in sample.args)
-    attributes = "".join(f", {k}={v}" for k, v in sample.attrs.items())
-    return f"{frontend.name} {op}({operands}{attributes})"
-
-
-# ------------------------------------------------------------------ for pytest
+    made: Callable[..., None] = test_agrees_with_the_library
+    return made
 
 
 def conformance_test(
-    frontend: Frontend, gaps: Mapping[str, Mapping[str, Any]] | None = None, complete: bool = False, dtypes: Sequence[Any] | None = None
+    frontend: Frontend,
+    gaps: Gaps | None = None,
+    complete: bool = False,
+    dtypes: Sequence[Any] | None = None,
+    tiers: Sequence[str] = ("compiled",),
+    placements: Sequence[str] = ("end",),
 ) -> Callable[..., None]:
-    """A test for pytest to collect: one case for each operation of a frontend's table and each dtype.
+    """A test for pytest to collect: one case for each operation of a frontend's table, each dtype, tier and placement of barriers.
 
     Args:
         frontend: what to test.
-        gaps: operations that do not work yet: {"status": "notimpl", "notyet" or "never", "reason": why}, and "dtypes" if only those do not.
-            A gap that works fails, so that it is taken out.
+        gaps: operations that do not work yet: {"status": "notimpl", "notyet" or "never", "reason": why}, and "dtypes" or "samples" (by
+            number) if only those do not. A gap that works fails, so that it is taken out.
         complete: an operation of the core that is neither in the frontend's table nor a gap fails; else it is left out.
         dtypes: the dtypes to test; all that the frontend has by default.
+        tiers: of `TIERS`.
+        placements: of `PLACEMENTS`.
     """
-    import pytest
+    cells = iter_cases(frontend, dtypes, tiers, placements)
+    return _cells_test(frontend, [c for c in cells if complete or c.op in frontend.conformance], gaps)
 
-    known = gaps or {}
-    cases = [c for c in iter_cases(frontend, dtypes) if complete or c.op in frontend.conformance]
 
-    @pytest.mark.parametrize("case", cases, ids=[f"{c.op}-{c.dtype.name}" for c in cases])
-    def test_operation_agrees_with_the_library(case: Case) -> None:
-        gap = known.get(case.op)
-        if gap is not None and case.dtype.name in gap.get("dtypes", [case.dtype.name]):
-            try:
-                compared = check(frontend, case.op, case.dtype).compared
-            except Exception as error:
-                pytest.xfail(f"{gap['status']}: {gap['reason']} ({type(error).__name__})")
-            assert not compared, f"{frontend.name} {case.op} {case.dtype.name} works: it is no gap any more"
-            return
-        assert case.op in frontend.conformance, f"{frontend.name} has no call for {case.op} in its table, and no gap says why"
-        outcome = check(frontend, case.op, case.dtype)
-        if not outcome.compared:
-            pytest.skip(f"{frontend.library} itself has no {case.op} of {case.dtype.name}: {outcome.refused}")
-
-    made: Callable[..., None] = test_operation_agrees_with_the_library
-    return made
+def programs_test(
+    frontend: Frontend,
+    gaps: Gaps | None = None,
+    complete: bool = False,
+    dtypes: Sequence[Any] | None = None,
+    tiers: Sequence[str] = TIERS,
+    placements: Sequence[str] = PLACEMENTS,
+) -> Callable[..., None]:
+    """A test for pytest to collect: one case for each whole program, each dtype, tier and placement; see `conformance_test`."""
+    cells = iter_programs(frontend, dtypes, tiers, placements)
+    return _cells_test(frontend, [c for c in cells if complete or c.program in programs_of(frontend)], gaps)
 
 
 def check_basics(frontend: Frontend, dtype: Any) -> None:

@@ -1,6 +1,6 @@
 """The frontend object that lazy_core finds through its entry point.
 
-Owns: `FRONTEND`.  May import `convert`, `conformance`, `dtypes`.
+Owns: `FRONTEND`.  May import `convert`, `conformance`, `conformance_programs`, `dtypes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 import lazy_numpy
 
-from . import conformance, convert, dtypes, proxy
+from . import conformance, conformance_programs, convert, dtypes, proxy
 
 
 class NumpyFrontend:
@@ -22,6 +22,7 @@ class NumpyFrontend:
     name = "numpy"
     library = "numpy"
     conformance: Mapping[str, Callable[..., Any]] = conformance.CONFORMANCE
+    programs: Mapping[str, Callable[..., Any]] = conformance_programs.PROGRAMS
     dtypes = dtypes.NUMERIC
 
     def from_numpy(self, array: np.ndarray) -> Any:

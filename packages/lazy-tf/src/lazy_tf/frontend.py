@@ -1,6 +1,6 @@
 """The frontend object that the core finds through its entry point.
 
-May import `convert`, `device`, `conformance` and the core.
+May import `convert`, `device`, `conformance`, `conformance_programs` and the core.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from . import capi, conformance, convert
+from . import capi, conformance, conformance_programs, convert
 from .device import device, is_lazy
 
 
@@ -21,6 +21,7 @@ class TensorFlowFrontend:
     name = "tf"
     library = "tensorflow"
     conformance: Mapping[str, Callable[..., Any]] = conformance.CALLS
+    programs: Mapping[str, Callable[..., Any]] = conformance_programs.PROGRAMS
     dtypes: Sequence[np.dtype] = tuple(capi.TF_DTYPES)
 
     def from_numpy(self, array: np.ndarray) -> Any:

@@ -29,6 +29,13 @@ class TorchFrontend:
 
         return CONFORMANCE
 
+    @property
+    def programs(self) -> Mapping[str, Callable[..., Any]]:
+        """Whole program's name -> the same through torch's public API."""
+        from .conformance_programs import PROGRAMS
+
+        return PROGRAMS
+
     def from_numpy(self, array: np.ndarray) -> torch.Tensor:
         """A lazy tensor with these contents."""
         return convert.from_numpy(array)

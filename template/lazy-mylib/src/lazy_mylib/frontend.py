@@ -11,7 +11,7 @@ from typing import Any
 import array_api_strict as library
 import numpy as np
 
-from . import dtypes, functions
+from . import dtypes, functions, programs
 from .array import Array
 
 
@@ -66,6 +66,7 @@ class MyLibFrontend:
     name = "mylib"
     library = "array_api_strict"
     conformance = CONFORMANCE
+    programs = programs.PROGRAMS
     dtypes = tuple(np.dtype(name) for name in dtypes.NAMES)
 
     def from_numpy(self, array: np.ndarray) -> Array:
