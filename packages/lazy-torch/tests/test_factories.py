@@ -30,6 +30,7 @@ FACTORIES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32)
+WHOLE = [(50, 1, 50), (0, 98, 50), (-41, 41, 83), (7, 107, 26), (4.3, 53.9, 50)]
 # torch refuses others there.
 ONLY = {"arange of fractions": FLOATS, "tril_indices": INTEGERS, "triu_indices": INTEGERS}
 
@@ -79,6 +80,17 @@ def test_bounds_that_are_tensors_are_written_to_out() -> None:
     for x, y in zip(made("lazy"), made("cpu"), strict=True):
         torch.testing.assert_close(x.cpu(), y)
     assert lazy_core.report().fallbacks == {}
+
+
+def test_integers_between_bounds_that_are_tensors_are_the_cpus() -> None:
+    """Where the step is whole every number is, whatever the compiler makes of a division."""
+
+    def made(device: str) -> list[torch.Tensor]:
+        bounds = [(torch.tensor(a, device=device), torch.tensor(b, device=device), n) for a, b, n in WHOLE]
+        return [torch.linspace(a, b, n, dtype=torch.int64, device=device) for a, b, n in bounds]
+
+    for x, y in zip(made("lazy"), made("cpu"), strict=True):
+        assert torch.equal(x.cpu(), y)
 
 
 def test_what_is_composed_of_several_operations_is_written_to_out() -> None:

@@ -138,12 +138,16 @@ def range_(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, *
     return _range(start, step, int((end - start) / step) + 1, kind)
 
 
-def _steps(start: Scalar, end: Scalar, steps: int, wide: DType) -> Expr:
+def _steps(start: Scalar, end: Scalar, steps: int, wide: DType, whole: bool = False) -> Expr:
+    """Evenly spaced numbers, to be cut to integers if `whole`: start and end are integers then."""
     a, b = operand(start, wide), operand(end, wide)
     if steps <= 1:
         return expand(ops.reshape(a, dims=(1,)), (steps,)) if steps else filled(0, (0,), wide)
     index = cast(iota((steps,), 0), wide)
-    step = ops.div(ops.sub(b, a), const(steps - 1, wide))
+    gap, divisor = ops.sub(b, a), const(steps - 1, wide)
+    if whole:  # XLA would multiply by the reciprocal of a constant, and steps of 1 would be cut to 0: it cannot know that no gap is 0.5
+        divisor = ops.where(ops.eq(gap, const(0.5, wide)), const(1, wide), divisor)
+    step = ops.div(gap, divisor)
     up = ops.add(a, ops.mul(step, index))
     down = ops.sub(b, ops.mul(step, ops.sub(const(steps - 1, wide), index)))
     return ops.where(ops.lt(iota((steps,), 0), const(steps // 2, I64)), up, down)
@@ -157,7 +161,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     kind = dtype or next((k for k in kinds if is_complex(k)), default_float())
     wide = kind if is_complex(kind) or (kind.itemsize > 2 and is_float(kind)) else F64
     start, end = (_bound(v, kind) for v in (start, end))
-    return cast(_steps(start, end, steps, wide), kind)
+    return cast(_steps(start, end, steps, wide, is_int(kind)), kind)
 
 
 def _bound(value: Scalar, kind: DType) -> Scalar:
@@ -173,7 +177,7 @@ def logspace(start: Scalar, end: Scalar, steps: int, base: float = 10.0, *, dtyp
     wide = kind if is_complex(kind) else F64
     start, end = (_bound(v, kind) for v in (start, end))
     base = int(base) if is_int(kind) else base
-    return cast(ops.pow(const(base, wide), _steps(start, end, steps, wide)), kind)
+    return cast(ops.pow(const(base, wide), _steps(start, end, steps, wide, is_int(kind))), kind)
 
 
 def _triangle_indices(row: int, col: int, offset: int, lower: bool, dtype: DType | None) -> Expr:
