@@ -24,7 +24,7 @@ class Clock:
     def run(self, runs: int = 1, disturbed: bool = False) -> None:
         for _ in range(runs):
             self.now += self.between
-            tier = self.trial.next_tier(disturbed)
+            tier = self.trial.next_tier(disturbed, self.now)
             seconds = self.seconds[tier]
             if self.trial.in_rounds(self.now) and tier == "compiled":
                 seconds -= self.overlapped  # of the previous program, while the program recorded
@@ -85,8 +85,19 @@ def test_measuring_waits_while_something_is_compiled_but_not_for_ever() -> None:
     clock.run(150, disturbed=True)
     assert set(clock.ran) == {"native"}
     assert clock.trial.verdict is None
+    clock.now += 10.0
     clock.run(500, disturbed=True)
     assert clock.trial.verdict == "compiled"
+
+
+def test_a_block_goes_on_while_its_runs_become_faster() -> None:
+    """The first dozen runs of a program have buffers to find."""
+    clock = Clock(trial(3e-3), 3e-3, 30e-3)
+    for k in range(20):
+        clock.seconds["compiled"] = 30e-3 * 0.8**k
+        clock.run()
+        assert clock.ran[-1] == "compiled"
+    assert clock.decided() == "compiled"
 
 
 def test_a_frontends_own_time_takes_the_place_of_native_runs() -> None:

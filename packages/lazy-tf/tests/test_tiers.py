@@ -175,15 +175,14 @@ def test_what_repeats_is_recorded_compiled_and_measured():
         lazy_core.reset_report()
         x, w = tf.constant(X[:29]), tf.constant(W)
         seen = []
-        for _ in range(MEASURED):
+        while len(seen) < 200 and all(trial.verdict is None for trial in tiers.trials() if trial.operations == 60):
             long_enough(x, w).numpy()
             settle()
             seen.append(counters()["compiles"])
         assert seen[:3] == [0, 0, 0], "what came twice is recorded the third time, and compiled when it comes again"
         assert seen[-1] == 1
-        row = [t for t in lazy_core.report().traces if "test_tiers.py" in (t.site or "") and t.operations == 60][
-            -1
-        ]  # other tests' are older
+        here = [t for t in lazy_core.report().traces if "test_tiers.py" in (t.site or "") and t.operations == 60]
+        row = here[-1]  # other tests' are older
         assert row.tier in ("native", "compiled") and "measured" in row.reason
         assert row.native_runs >= 2 and row.compiled_runs >= 3
         assert row.native_seconds > 0 and row.compiled_seconds > 0

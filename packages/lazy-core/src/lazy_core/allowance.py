@@ -10,8 +10,9 @@ import time
 
 from .config import config
 
-# What may be spent at once, in seconds.
+# What may be spent at once, in seconds, with the usual share; in proportion with another one.
 HEAD_START_SECONDS = 0.05
+_USUAL_PERCENT = 20
 
 
 class Allowance:
@@ -24,6 +25,17 @@ class Allowance:
     def __init__(self) -> None:
         self.spent = 0.0
         self._began: float | None = None
+        self._saved, self._looked = HEAD_START_SECONDS, 0.0
+
+    def permits_now(self) -> bool:
+        """Whether something may be recorded while the program waits: what has been saved up is spent in small portions."""
+        if not self.permits():
+            return False
+        now, share = time.perf_counter(), config.learn_percent
+        most = HEAD_START_SECONDS * max(1.0, share / _USUAL_PERCENT)
+        self._saved = min(most, self._saved + (now - self._looked) * share / 100)
+        self._looked = now
+        return self._saved > 0
 
     def permits(self, seconds: float = 0.0) -> bool:
         """Whether something new that takes so long may be recorded now: at most `learn_percent` of the time so far, and a head start."""
@@ -35,11 +47,13 @@ class Allowance:
     def spend(self, seconds: float) -> None:
         """Add to what has been spent."""
         self.spent += seconds
+        self._saved -= seconds
 
     def restart(self) -> None:
         """Forget what was spent and when that began."""
         self.spent = 0.0
         self._began = None
+        self._saved, self._looked = HEAD_START_SECONDS, 0.0
 
 
 allowance = Allowance()

@@ -112,6 +112,8 @@ def _work() -> None:
             with _changed:
                 _busy -= 1
                 _changed.notify_all()
+            for source in trace.current().sources:
+                source.compiled()
 
 
 def _compile(plan: Plan, cause: str) -> None:

@@ -27,19 +27,22 @@ from .trace import Source
 
 # Looking a program up, collecting its arguments and handing them to the device takes about this long, whatever the program does.
 DISPATCH_SECONDS = 60e-6
-# How many timed runs of a tier make a block. The tiers are timed in blocks: what a tier ran on, such as a pool of threads that still spins,
-# disturbs the other one for some milliseconds, and first runs have buffers to find. So the first runs of a block do not count, for so long.
-_TIMED_RUNS = 5
-_ENOUGH_RUNS, _ENOUGH_SECONDS = 2, 0.5  # which make one too, if they take so long
+# The tiers are timed in blocks: what a tier ran on, such as a pool of threads that still spins, disturbs the other one for some
+# milliseconds. So the first runs of a block do not count, for so long.
 _WARM_RUNS = 2
 _WARM_SECONDS = 0.03
+# Then a block lasts until so many runs in a row were no faster than the fastest (a program's first dozen runs have buffers to find), or
+# until so many seconds have passed.
+_STEADY_RUNS = 5
+_FASTER = 0.97
+_BLOCK_RUNS, _BLOCK_SECONDS = 2, 0.5
 # A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
 _CLEAR = 1.25
 _MOST_BLOCKS = 3
 # The compiled tier is taken if it takes at most this share of the native time: with less to gain, the user's own library it stays.
 _WORTH = 0.95
-# While something else is being compiled measuring waits, but not for more runs than so many in a row.
-_MOST_POSTPONED = 200
+# While something else is being compiled measuring waits, but not longer than so many seconds.
+_MOST_POSTPONED_SECONDS = 10.0
 # A program that lets this many times a run's own time pass between two runs does other things meanwhile.
 _OTHERWISE_BUSY = 10
 
@@ -58,6 +61,14 @@ class Times:
     def __init__(self) -> None:
         self.run = self.round = float("inf")
         self.counted = 0
+
+    def add(self, run: float, whole: float | None, in_rounds: bool) -> bool:
+        """Add a run, and the round that it ended if that is known; returns whether the kind that counts became much shorter."""
+        before = self.round if in_rounds else self.run if self.counted else float("inf")
+        self.run = min(self.run, run) if self.counted else run
+        self.round = min(self.round, whole if whole is not None else float("inf"))
+        self.counted += 1
+        return (self.round if in_rounds else self.run) < _FASTER * before
 
 
 @dataclass
@@ -89,9 +100,10 @@ class Trial:
     _blocks: int = 0  # native ones that are complete
     _warm: int = 0  # runs of the present block so far that do not count
     _timed: int = 0  # runs of it that do
+    _steady: int = 0  # of these the latest, which were no faster than those before
     _began: float = 0.0  # when the present block did
     _ended: float | None = None  # when the latest run of the present block did
-    _postponed: int = 0
+    _postponed: float | None = None  # since when measuring has waited
     _in_rounds: bool | None = None
 
     def row(self) -> TraceRow:
@@ -100,17 +112,25 @@ class Trial:
         tier = self.verdict or "undecided"
         return TraceRow(self.site, self.operations, tier, self.reason, self.native_runs, self.compiled_runs, *times)
 
-    def next_tier(self, disturbed: bool = False) -> str:
+    def next_tier(self, disturbed: bool = False, now: float | None = None) -> str:
         """The tier of the run that begins, once the program is there; `disturbed` says that something is being compiled meanwhile."""
         if self.verdict is not None:
             return self.verdict
-        if disturbed and self._postponed < _MOST_POSTPONED:
-            self._postponed += 1
+        if not disturbed:
+            self._postponed = None
+            return self._tier
+        now = time.perf_counter() if now is None else now
+        if self._postponed is None:
+            self._postponed = now
+        if self.waits(now):
             self._warm, self._ended = 0, None
             return "native"
-        if not disturbed:
-            self._postponed = 0
         return self._tier
+
+    def waits(self, now: float | None = None) -> bool:
+        """Whether measuring waits until what disturbs it has ended."""
+        now = time.perf_counter() if now is None else now
+        return self._postponed is not None and now - self._postponed < _MOST_POSTPONED_SECONDS
 
     def in_rounds(self, now: float) -> bool:
         """Whether the run that begins need not be waited for, since rounds are timed: the program does little else between two runs."""
@@ -126,9 +146,9 @@ class Trial:
             seconds: how long that took.
             now: when it ended (`time.perf_counter`); the present by default.
         """
-        if tier != self._tier or self.verdict is not None or 0 < self._postponed < _MOST_POSTPONED:
-            return False  # the first as when a program has no variant for these buffers yet
         now = time.perf_counter() if now is None else now
+        if tier != self._tier or self.verdict is not None or self.waits(now):
+            return False  # the first as when a program has no variant for these buffers yet
         before, self._ended = self._ended, now
         if not self._warm:
             self._began = now
@@ -137,11 +157,10 @@ class Trial:
             return False
         times = self.native if tier == "native" else self.compiled
         self._timed += 1
-        times.counted += 1
-        times.run = min(times.run, seconds) if times.counted > 1 else seconds
-        if before is not None:
-            times.round = min(times.round, now - before)
-        if self._timed < _TIMED_RUNS and not (self._timed >= _ENOUGH_RUNS and now - self._began >= _ENOUGH_SECONDS):
+        self._steady += 1
+        if times.add(seconds, now - before if before is not None else None, bool(self._in_rounds)):
+            self._steady = 0
+        if self._steady < _STEADY_RUNS and (self._timed < _BLOCK_RUNS or now - self._began < _BLOCK_SECONDS):
             return False
         self._next_block()
         return self._judge()
@@ -149,7 +168,7 @@ class Trial:
     def _next_block(self) -> None:
         self._blocks += self._tier == "native" or self.elsewhere
         self._tier = "compiled" if self._tier == "native" or self.elsewhere else "native"
-        self._warm, self._timed, self._ended = 0, 0, None
+        self._warm, self._timed, self._steady, self._ended = 0, 0, 0, None
 
     def _compared(self) -> tuple[float, float]:
         """The native time and the compiled one, of the same kind."""
@@ -259,8 +278,11 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
         if trial is not None and plan.executable is not None and trial.verdict is None and not only_native:
             _note(plan, trial, "native", seconds)
-        if trial is not None and trial.verdict == "native":
-            _settle(sources, native=True)
+        if trial is not None and not only_native:
+            if trial.verdict == "native":
+                _settle(sources, native=True)
+            elif trial.verdict is None and (plan.executable is None or trial.waits()):
+                _postpone(sources)
         return results
     return _run_program(plan, live, sources, cause, host_read)
 
@@ -324,6 +346,11 @@ def _sight(live: plans.Live, seconds: float, runs: int) -> None:
 def _settle(sources: Sequence[Source], native: bool) -> None:
     for source in sources:
         source.settled(native)
+
+
+def _postpone(sources: Sequence[Source]) -> None:
+    for source in sources:
+        source.postponed()
 
 
 # ------------------------------------------------------------------ native runs

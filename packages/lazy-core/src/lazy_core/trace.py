@@ -48,6 +48,14 @@ class Source(Protocol):
         """The trace that is about to finish is from now on run natively (or compiled): a source may run the next such one as it comes."""
         ...
 
+    def postponed(self) -> None:
+        """The trace that is about to finish runs natively until more programs are there: the next such ones may run as they come."""
+        ...
+
+    def compiled(self) -> None:
+        """A program that was being compiled in the background is there; called from any thread."""
+        ...
+
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """The run-time scalars of this trace by slot, one list per kind (f, i, c)."""
         ...

@@ -135,6 +135,12 @@ class ValueSource:
     def settled(self, native: bool) -> None:
         """See `trace.Source.settled`."""
 
+    def postponed(self) -> None:
+        """See `trace.Source.postponed`."""
+
+    def compiled(self) -> None:
+        """See `trace.Source.compiled`."""
+
     def donatable(self) -> list[bool]:
         """See `trace.Source.donatable`: counts references, those of this list, the loop and the call included."""
         return [getrefcount(v) == 3 and getrefcount(v.array) == 2 for v in self._leaves]

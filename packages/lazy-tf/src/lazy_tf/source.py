@@ -59,6 +59,14 @@ class TensorFlowSource:
         """See `trace.Source.settled`."""
         EXTENSION.settled(native)
 
+    def postponed(self) -> None:
+        """See `trace.Source.postponed`."""
+        EXTENSION.postponed()
+
+    def compiled(self) -> None:
+        """See `trace.Source.compiled`."""
+        EXTENSION.compiled()
+
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """None of its own."""
         return [], [], []
@@ -108,7 +116,7 @@ def end_trace(native: bool) -> None:
 def may_learn(seconds: float | None) -> bool:
     """For the extension: whether something may be recorded for the first time now; or that this took so many seconds."""
     if seconds is None:
-        return allowance.permits()
+        return allowance.permits_now()
     allowance.spend(seconds)
     return True
 

@@ -1,6 +1,7 @@
 """Importing what recording takes, in the background: jax, the core and the builders take over a second, which nobody should wait for.
 
-Owns: when that begins, and the thread that does it.  Until it is done operations run natively.  Imports nothing of the package at the top.
+Owns: when that begins, the thread that does it, and how little of the interpreter it takes meanwhile.  Until it is done operations run
+natively.  Imports nothing of the package at the top.
 """
 
 from __future__ import annotations
@@ -10,19 +11,57 @@ import math
 import os
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 
 from . import build
 
 _thread: threading.Thread | None = None
 
 
+def _percent() -> float:
+    try:
+        return float(os.environ.get("LAZY_LEARN_PERCENT", "20"))
+    except ValueError:  # core's settings say what is wrong with it, once they are read
+        return 20.0
+
+
 def delay() -> float:
     """For how many seconds a program runs natively before anything is imported for it: that must take a small part of its time."""
-    try:
-        percent = float(os.environ.get("LAZY_LEARN_PERCENT", "20"))
-    except ValueError:  # core's settings say what is wrong with it, once they are read
-        percent = 20.0
-    return 20 / percent if percent > 0 else math.inf
+    return 20 / _percent() if _percent() > 0 else math.inf
+
+
+class _Rests(MetaPathFinder):
+    """Finds no module, but is asked about each one: then the importing thread rests until its share of the time so far is small enough.
+
+    A thread that imports holds the interpreter's lock nearly all the time, so another one would wait for it at every operation. It does
+    not rest while another thread waits for a module that it has begun.
+    """
+
+    _SLICE_SECONDS = 0.002
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._thread = threading.get_ident()
+        self._began = time.perf_counter(), time.thread_time()
+
+    def find_spec(self, _name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
+        """None: others find it."""
+        if threading.get_ident() == self._thread:
+            began, had = self._began
+            until = began + (time.thread_time() - had) / self._share
+            while time.perf_counter() < until and not self._awaited():
+                time.sleep(self._SLICE_SECONDS)
+
+    def _awaited(self) -> bool:
+        """Whether another thread stands at the lock of a module."""
+        return any(
+            frame.f_code.co_name == "acquire" and frame.f_code.co_filename == "<frozen importlib._bootstrap>"
+            for thread, frame in sys._current_frames().items()
+            if thread != self._thread
+        )
 
 
 def start() -> None:
@@ -33,16 +72,31 @@ def start() -> None:
         _thread.start()
 
 
+def _keep_from_walking() -> None:
+    """Have the collector count anew, so that the many objects that importing made are not the reason to walk all there are at once.
+
+    That would stop the program for a fifth of a second. A full collection that sees no object costs nothing; the next one sees all.
+    """
+    if gc.get_freeze_count() == 0:  # else the program keeps objects from the collector itself, and freeing them would undo that
+        gc.freeze()
+        gc.collect()
+        gc.unfreeze()
+
+
 def _import() -> None:
     usual, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(min(usual, 50e-6))  # see `lazy_core.background`, which cannot be imported before the rest
     # Importing makes hundreds of thousands of objects that stay, which makes Python walk all there are again and again, 0.1 s each time.
     gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
+    rests = _Rests(min(_percent() / 100, 1.0))
+    sys.meta_path.insert(0, rests)
     try:
         from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
 
         mapping.load()
     finally:
+        sys.meta_path.remove(rests)
+        _keep_from_walking()
         gc.set_threshold(*thresholds)
         from lazy_core import backend, background
 

@@ -41,7 +41,7 @@ class TensorSource:
         spent = _native.counters()["learning_seconds"]
         allowance.spend(spent - self._learned)
         self._learned = spent
-        return allowance.permits()
+        return allowance.permits_now()
 
     def live(self) -> list[Expr]:
         """See `trace.Source.live`."""
@@ -64,6 +64,14 @@ class TensorSource:
     def settled(self, native: bool) -> None:
         """See `trace.Source.settled`."""
         _native.settled(native)
+
+    def postponed(self) -> None:
+        """See `trace.Source.postponed`."""
+        _native.postponed()
+
+    def compiled(self) -> None:
+        """See `trace.Source.compiled`."""
+        _native.compiled()
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
         """See `trace.Source.scalars`."""

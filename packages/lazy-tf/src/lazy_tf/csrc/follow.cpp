@@ -1,5 +1,6 @@
 #include "follow.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -24,6 +25,7 @@ Tier tier = Tier::kCompiled;
 bool now_immediate = false;
 bool keep = false;  // a barrier that is not the trace's end is under way
 bool examine = false;
+std::atomic<uint16_t> programs{1};  // that came from the background; wraps around, which makes a trace wait once too often
 bool replayable = true;
 uint64_t prefix = 0, trace = 1;
 uint32_t position = 0;  // in the trace
@@ -154,7 +156,7 @@ bool decide(Use* use, const Inputs& inputs, Mode* mode) {
   if (use->reads && !now_immediate && !diverge()) return false;
   if (!now_immediate) {
     const Sight* found = sights.find(next);
-    const bool recordable = found != nullptr && (!found->native || examine);
+    const bool recordable = found != nullptr && ((!found->native && found->waits != programs.load()) || examine);
     if (recordable && found->learned) {
       followed.push_back(prefix = next);
       ++position;
@@ -302,6 +304,17 @@ void settled(bool native) {
     Sight* found = sights.find(seen);
     if (found != nullptr) found->native = native;
   }
+}
+
+void postponed() {
+  for (uint64_t seen : followed) {
+    Sight* found = sights.find(seen);
+    if (found != nullptr) found->waits = programs.load();
+  }
+}
+
+void compiled() {
+  if (++programs == 0) ++programs;
 }
 
 void set_cut_at(size_t length) { cut_at = length; }

@@ -75,6 +75,16 @@ PyObject* settled(PyObject*, PyObject* flag) {
   Py_RETURN_NONE;
 }
 
+PyObject* postponed(PyObject*, PyObject*) {
+  lazy_tf::postponed();
+  Py_RETURN_NONE;
+}
+
+PyObject* compiled(PyObject*, PyObject*) {
+  lazy_tf::compiled();
+  Py_RETURN_NONE;
+}
+
 PyObject* log(PyObject*, PyObject*) { return lazy_tf::log_list(); }
 
 PyObject* counters(PyObject*, PyObject*) { return lazy_tf::follow_counters(); }
@@ -169,6 +179,8 @@ PyMethodDef methods[] = {
     {"set_cut_at", set_cut_at, METH_O, "The length of the log at which `cut_if_due` is called."},
     {"immediate", immediate, METH_NOARGS, "Whether operations run at once for the moment."},
     {"boundary", boundary, METH_NOARGS, "A barrier took place."},
+    {"postponed", postponed, METH_NOARGS, "The trace that is about to end runs natively until another program is there."},
+    {"compiled", compiled, METH_NOARGS, "Another program is there."},
     {"settled", settled, METH_O, "The trace that is about to end runs natively from now on, or compiled."},
     {"log", log, METH_NOARGS, "A number for each operation since the trace began: the same for the same operation and attributes."},
     {"counters", counters, METH_NOARGS, "How many operations ran at once, and in how many traces some did."},

@@ -148,6 +148,7 @@ struct OpEntry final : Entry {
   Op* op = nullptr;
   uint64_t signature = 0;
   bool immediate = false;  // part of a trace that runs faster natively
+  uint64_t waits = 0;      // part of a trace whose program may be there when `State::programs` is no longer this
   std::vector<Argument> arguments;
   std::vector<Item> items;
   std::vector<Number> numbers;
@@ -214,6 +215,7 @@ struct State {
   std::atomic<int> tier{AUTO};
   std::atomic<bool> immediate{false};  // operations run natively as they come, until the trace ends
   bool keep_immediate = false;         // a barrier that is not the trace's end is under way
+  std::atomic<bool> watched{true};     // whether what runs immediately in this trace may be worth recording another time
   uint64_t prefix = 0;                 // of the trace so far
   std::vector<uint64_t> prefixes;      // of the part that ran as it came
   std::chrono::steady_clock::time_point began;  // of that part
@@ -225,6 +227,7 @@ struct State {
   double learning_seconds = 0;
   std::atomic<double> wake_after{0};   // seconds from the first wish to record until importing it begins
   std::atomic<bool> awake{false};      // the Python part is imported
+  std::atomic<uint64_t> programs{1};   // that came from the background
   bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
   uint64_t recorded = 0, misses = 0;

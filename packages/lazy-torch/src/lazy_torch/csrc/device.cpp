@@ -233,6 +233,17 @@ static PyObject* py_settled(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_postponed(PyObject*, PyObject*) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  for (auto* e : state().followed) e->waits = state().programs.load();
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_compiled(PyObject*, PyObject*) {
+  state().programs++;
+  Py_RETURN_NONE;
+}
+
 static PyObject* py_scalars(PyObject*, PyObject*) {
   Ref floats(list_of(state().floats, PyFloat_FromDouble)), ints(list_of(state().ints, [](int64_t i) { return PyLong_FromLongLong(i); }));
   return Py_BuildValue("(OO[])", floats.p, ints.p);
@@ -594,6 +605,8 @@ static PyMethodDef methods[] = {
     {"leaves", py_leaves, METH_NOARGS, "See lazy_core.trace.Source.leaves."},
     {"donatable", py_donatable, METH_NOARGS, "See lazy_core.trace.Source.donatable."},
     {"native", py_native, METH_NOARGS, "See lazy_core.trace.Source.native."},
+    {"postponed", py_postponed, METH_NOARGS, "See lazy_core.trace.Source.postponed."},
+    {"compiled", py_compiled, METH_NOARGS, "See lazy_core.trace.Source.compiled."},
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
     {"set_wake_after", py_set_wake_after, METH_O, "For so many seconds after the first question lazy_torch.awake is not asked to import anything."},

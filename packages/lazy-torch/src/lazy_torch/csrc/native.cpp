@@ -184,6 +184,7 @@ void boundary(std::vector<ArrayPtr>& released) {
   s.log.clear();
   s.followed.clear();
   s.trace++;
+  s.watched = true;
   s.fresh = 0;
   s.examine = s.trace % kExamineEvery == 0;
   s.immediate_traces += s.run_in_trace != 0;
@@ -213,7 +214,7 @@ uint64_t signature(const Op& op, const IValue* a) {
     } else if (v.isBool()) {
       h = mix(h, v.toBool());
     } else if (v.isIntList()) {
-      for (int64_t n : v.toIntVector()) h = mix(h, n);
+      for (int64_t n : v.toDimVector()) h = mix(h, n);
     } else if (v.isList() && !op.args[i].number) {
       const auto items = v.toListRef();
       h = mix(h, items.size());
@@ -395,7 +396,9 @@ bool run_immediately(Op& op, Stack* stack) {
     each_tensor(op, a, [&](int, const at::Tensor& t) { elsewhere |= t.defined() && !is_lazy(t) && t.dim() > 0; });
     if (C10_UNLIKELY(elsewhere)) return false;
   }
-  const uint64_t signed_by = signature(op, a), shown = numbers(op, a);
+  const bool watched = s.watched && s.tier.load(std::memory_order_relaxed) == State::AUTO;
+  const uint64_t signed_by = watched || refused().any.load(std::memory_order_relaxed) ? signature(op, a) : 0;
+  const uint64_t shown = watched ? numbers(op, a) : 0;
   if (C10_UNLIKELY(refused().has(signed_by))) return false;
   prepare(op, a);
   c10::SmallVector<std::pair<IValue, int>, 8> given;  // the arguments; of one that is written to, where its host side stands in `hosts`
@@ -410,22 +413,22 @@ bool run_immediately(Op& op, Stack* stack) {
       a[i] = std::move(host);
     }
     s.recorded++, s.run_in_trace++, s.immediate_operations++;
-    if (s.tier.load(std::memory_order_relaxed) == State::AUTO) {
+    if (watched) {
       s.prefix = mix(s.prefix, signed_by);
       if (s.prefixes.empty()) s.began = std::chrono::steady_clock::now();
       s.prefixes.push_back(s.prefix);
       see(s.prefix, shown);
-      s.log.push_back(op.id);
     }
+    if (s.tier.load(std::memory_order_relaxed) == State::AUTO) s.log.push_back(op.id);
     if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
   }
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
     random ? (void)random_now(op, stack, generator) : run_kernel(op, stack);
   } catch (const c10::NotImplementedError&) {  // what cannot be recorded either raises this once more
-    refused().add(signed_by);
     stack->resize(below);
     for (auto& argument : given) stack->push_back(std::move(argument.first));
+    refused().add(signature(op, stack->data() + below));
     return false;
   }
   for (auto& [lazy, at] : given) {

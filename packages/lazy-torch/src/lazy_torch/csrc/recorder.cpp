@@ -313,7 +313,8 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (!plan(p, op, a, m)) return false;
   OpEntry& e = *p.entry;
   if (C10_UNLIKELY(e.unsupported)) return true;
-  if (C10_UNLIKELY(e.immediate) && !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
+  if (C10_UNLIKELY(e.immediate || e.waits == state().programs.load(std::memory_order_relaxed)) && !nested &&
+      state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
     p.leave = true;
     m.tag = Tag::OP;
     return false;
@@ -777,14 +778,15 @@ void cut(int kind) {
   call("cut", Py_BuildValue("(i)", kind));
 }
 
-// From here to the end of the trace operations run natively, as they come.
-void diverge() {
+// From here to the end of the trace operations run natively, as they come; `decided` says that this is known to be better.
+void diverge(bool decided = false) {
   State& s = state();
   bool pending;
   {
     std::lock_guard<std::mutex> lock(s.mutex);
     pending = s.first;
     s.immediate = true;
+    s.watched = s.watched && !decided;
   }
   if (pending) run_pending();
 }
@@ -855,6 +857,7 @@ struct Kernel final : c10::OperatorKernel {
         case Found::UNSUPPORTED: return compose(handle, stack, "these arguments are not supported"), true;
       }
     }
+    const bool decided = leave;
     if (!leave) {
       uint64_t next;
       bool known;
@@ -879,7 +882,7 @@ struct Kernel final : c10::OperatorKernel {
         return true;
       }
     }
-    diverge();
+    diverge(decided);
     return false;
   }
 
