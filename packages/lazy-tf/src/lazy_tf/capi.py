@@ -404,6 +404,11 @@ def handle_methods(num_dims: Any, dim: Any, deallocator: Any) -> HandleMethods:
     return HandleMethods(DEVICE_VERSION, num_dims, dim, deallocator, _SUMMARIZE())
 
 
+def current_device() -> str | None:
+    """The full name of the device that the innermost scope of this thread names; None while a graph is built, and without a scope."""
+    return tf_context.context().device_name if tf_context.executing_eagerly() else None
+
+
 def context_object() -> Any:
     """TensorFlow's eager context: another object after a reset."""
     return tf_context.context()

@@ -1,7 +1,8 @@
 """Moving values between TensorFlow tensors, NumPy and the core.
 
 Owns: `to_lazy` (a TensorFlow tensor becomes a value of the core) and `from_lazy` (any frontend's lazy tensor becomes a TensorFlow tensor),
-which share without a copy and inside the trace, and `from_numpy`.  May import `capi`, `device`, `tensor`, `exchange` and the core.
+which share without a copy and inside the trace, and `from_numpy`.  May import `capi`, `device`, `tensor`, `exchange`, `foreign` and
+the core.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from lazy_core import values
 from lazy_core.errors import DeviceError, DtypeError
 from lazy_core.values import Value
 
-from . import capi, exchange
-from .device import device, is_lazy
+from . import capi, exchange, foreign
+from .device import DEVICE, device, is_lazy
 from .tensor import Tensor, of_value
 
 
@@ -77,3 +78,6 @@ def from_numpy(array: np.ndarray) -> Any:
         DtypeError: TensorFlow or the device has no such dtype.
     """
     return from_lazy(values.from_host(np.asarray(array)))
+
+
+foreign.install(from_lazy, DEVICE)

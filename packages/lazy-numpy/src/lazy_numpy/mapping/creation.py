@@ -243,6 +243,14 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
     return _make(a, dtype, copy, 0, np.asarray, {})
 
 
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """`np.from_dlpack`: another frontend's lazy tensor is shared; else the array on foreign memory that NumPy makes."""
+    foreign = convert.shared(x)
+    if foreign is None and not convert.is_lazy(x):
+        return np.from_dlpack(x, device=device, copy=copy)
+    return asarray(x, device=device, copy=copy)
+
+
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """`np.ascontiguousarray` (and `np.asfortranarray`: order in memory is the compiler's business)."""
     return _make(a, dtype, None, 1, np.ascontiguousarray, {})
@@ -328,6 +336,7 @@ MAKERS: dict[str, Any] = {
     "array": array,
     "asarray": asarray,
     "asanyarray": asarray,
+    "from_dlpack": from_dlpack,
     "ascontiguousarray": ascontiguousarray,
     "asfortranarray": ascontiguousarray,
     "zeros": zeros,

@@ -81,8 +81,8 @@ def _has_lazy(x: Any) -> bool:
     return convert.is_lazy(x) or convert.shared(x) is not None
 
 
-# Functions of the user's are called with lazy arrays, or files are read: these are what they are in every tier.
-_AS_THEY_ARE = ("fromfunction",)
+# Functions of the user's are called with lazy arrays, files are read, foreign memory is shared: these are what they are in every tier.
+_AS_THEY_ARE = ("fromfunction", "from_dlpack")
 MAKERS: dict[str, Any] = {name: recorded if name in _AS_THEY_ARE else _maker(name, recorded) for name, recorded in creation.MAKERS.items()}
 
 
