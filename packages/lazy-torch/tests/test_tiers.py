@@ -18,13 +18,15 @@ from torch import nn
 import lazy_core
 from lazy_core import compiling, tiers
 from lazy_core.allowance import allowance
+from lazy_torch import awake
 
 LAZY = "lazy"
 
 
 @pytest.fixture(autouse=True)
 def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring takes a few runs of each tier, however short they are."""
+    """Recording can begin at once, and measuring takes a few runs of each tier, however short they are."""
+    awake.finish()
     monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
 
 

@@ -19,6 +19,7 @@ from types import ModuleType
 from . import build
 
 _thread: threading.Thread | None = None
+_hurried = threading.Event()
 
 
 def _percent() -> float:
@@ -52,7 +53,7 @@ class _Rests(MetaPathFinder):
         if threading.get_ident() == self._thread:
             began, had = self._began
             until = began + (time.thread_time() - had) / self._share
-            while time.perf_counter() < until and not self._awaited():
+            while time.perf_counter() < until and not _hurried.is_set() and not self._awaited():
                 time.sleep(self._SLICE_SECONDS)
 
     def _awaited(self) -> bool:
@@ -70,6 +71,14 @@ def start() -> None:
     if _thread is None:
         _thread = threading.Thread(target=_import, name="lazy-torch-import", daemon=True)
         _thread.start()
+
+
+def finish() -> None:
+    """Import all of it now, and return when that is done."""
+    _hurried.set()
+    start()
+    assert _thread is not None
+    _thread.join()
 
 
 def _keep_from_walking() -> None:
