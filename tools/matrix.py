@@ -132,6 +132,14 @@ def gaps(results: dict[str, list[Result]]) -> list[str]:
     return lines
 
 
+def covered(results: dict[str, list[Result]]) -> str:
+    """Which dtypes the results are of."""
+    dtypes = {name: {r.dtype for r in found} for name, found in results.items()}
+    common = sorted(set.intersection(*dtypes.values()))
+    more = [f"of {name} also {', '.join(sorted(ds - set(common)))}" for name, ds in dtypes.items() if ds - set(common)]
+    return "; ".join([f"Dtypes that were run: {', '.join(common)}", *more]) + "."
+
+
 def page(results: dict[str, list[Result]]) -> str:
     """The whole page."""
     from lazy_core import whole
@@ -159,6 +167,8 @@ def page(results: dict[str, list[Result]]) -> str:
             "- **middle**: where each sample's result is read before the next one is recorded; a whole program reads halfway through.",
             "",
             "## How many agree",
+            "",
+            covered(results),
             "",
             *counts(results),
             *(["These fail:", "", *failing, ""] if failing else []),
