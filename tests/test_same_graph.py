@@ -6,6 +6,11 @@ The program is a step of gradient descent on a small network, forward and backwa
 from __future__ import annotations
 
 import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,3 +101,18 @@ def test_results_are_the_same_numbers(reports):
         for result, same, wanted in zip(results, first, expected, strict=True):
             np.testing.assert_array_equal(result, same)
             np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_libraries_share_programs_on_disk_too(reports, tmp_path):
+    """Each library in a process of its own: the first compiles, the other loads what it left, and the report says so."""
+    imports = "import json, sys, test_same_graph as t; from lazy_core import frontend; "
+    program = imports + "print(json.dumps(t.run(frontend.load(sys.argv[1]))[1].counters))"
+    env = {**os.environ, "LAZY_CACHE_DIR": str(tmp_path), "LAZY_TIER": "compiled", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    found = []
+    for name in [n for n in reports if n != "tf"] or reports:  # two will do, and TensorFlow's import is the longest
+        command = [sys.executable, "-c", program, name]
+        done = subprocess.run(command, cwd=Path(__file__).parent, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        counters = json.loads(done.stdout.splitlines()[-1])
+        found.append((counters["compiles"], counters["disk_hits"]))
+    assert found == [(1, 0), *[(0, 1)] * (len(found) - 1)]
