@@ -1,4 +1,4 @@
-"""The conformance matrix as the page docs/conformance.md: `python tools/matrix.py` (needs every package installed; takes an hour or two).
+"""The conformance matrix as the page docs/conformance.md: `python tools/matrix.py` (needs every package installed; takes some hours).
 
 Runs every cell: core operation or whole program x frontend x dtype x tier x placement of barriers. Each result is written to a file as soon
 as it is there, so that a run that was stopped goes on where it was: `--results FOLDER`, `--frontends torch,numpy`, `--page` to write the
@@ -70,6 +70,13 @@ def read(file: Path) -> list[Result]:
     return list({result[:4]: result for result in results}.values())
 
 
+def shown(results: list[Result], dtypes: str | None) -> list[Result]:
+    """The results for the page: whole programs, and operations of the dtypes that were chosen."""
+    from lazy_core import whole
+
+    return [r for r in results if dtypes is None or r.dtype in dtypes.split(",") or r.name in whole.PROGRAMS]
+
+
 # ------------------------------------------------------------------ the page
 
 
@@ -132,12 +139,15 @@ def gaps(results: dict[str, list[Result]]) -> list[str]:
     return lines
 
 
-def covered(results: dict[str, list[Result]]) -> str:
+def covered(results: dict[str, list[Result]], programs_: Iterable[str]) -> str:
     """Which dtypes the results are of."""
-    dtypes = {name: {r.dtype for r in found} for name, found in results.items()}
-    common = sorted(set.intersection(*dtypes.values()))
-    more = [f"of {name} also {', '.join(sorted(ds - set(common)))}" for name, ds in dtypes.items() if ds - set(common)]
-    return "; ".join([f"Dtypes that were run: {', '.join(common)}", *more]) + "."
+    parts = []
+    for what, wanted in (("operations", False), ("whole programs", True)):
+        dtypes = {name: {r.dtype for r in found if (r.name in programs_) == wanted} for name, found in results.items()}
+        common = set.intersection(*dtypes.values())
+        parts.append(f"{what} of {', '.join(sorted(common))}")
+        parts += [f"{name} also {', '.join(sorted(ds - common))}" for name, ds in dtypes.items() if ds - common]
+    return f"On this page: {'; '.join(parts)}. The command runs every dtype, which takes some hours, and `--dtypes` chooses."
 
 
 def page(results: dict[str, list[Result]]) -> str:
@@ -168,14 +178,14 @@ def page(results: dict[str, list[Result]]) -> str:
             "",
             "## How many agree",
             "",
-            covered(results),
+            covered(results, whole.PROGRAMS),
             "",
             *counts(results),
             *(["These fail:", "", *failing, ""] if failing else []),
             "## Whole programs",
             "",
             "Each is written once per library, in that library's own words; the libraries' own results are compared with each other, too.",
-            "Cells are 2 dtypes, 2 tiers and 3 placements of barriers.",
+            "Cells are float32 and float64, 2 tiers and 3 placements of barriers.",
             "",
             *programs(results, whole.PROGRAMS),
             *table(("program", "inputs, results, and what it does"), explained),
@@ -209,7 +219,8 @@ def main() -> int:
     if not options.page:
         for name in chosen:
             run(name, options.results / f"{name}.jsonl", options.dtypes and options.dtypes.split(","))
-    results = {name: read(options.results / f"{name}.jsonl") for name in chosen}
+    files = {name: options.results / f"{name}.jsonl" for name in FRONTENDS}
+    results = {name: shown(read(file), options.dtypes) for name, file in files.items() if file.exists()}
     text = page(results)
     (ROOT / "docs" / "conformance.md").write_text(text.rstrip() + "\n", encoding="utf-8")
     return int(any(r.kind == FAILS for found in results.values() for r in found))
