@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     import torch
     import torch._lazy
     import torch.testing._internal.common_utils
+    import torch.testing._internal.opinfo.core
     from torch.utils._pytree import tree_map
 
 import lazy_core
@@ -39,6 +40,8 @@ assert lazy_torch.__version__
 torch._lazy.mark_step = lambda *_, **__: lazy_core.barrier()
 # Samples that draw random numbers seed the generators with 42 and restore their states, which would hide that they draw any.
 torch.testing._utils.freeze_rng_state = contextlib.nullcontext
+# Before each sample the sources of all frames on the stack are read, to find a test case of torch's own: slow, and there is none.
+torch.testing._internal.common_utils.extract_test_fn = torch.testing._internal.opinfo.core.extract_test_fn = lambda: None
 SEED = 42
 
 KINDS = ("notimpl", "notyet", "never")
