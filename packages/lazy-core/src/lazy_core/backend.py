@@ -99,6 +99,18 @@ def start_client() -> None:
         _client_threads = frozenset(background.threads().keys() - before.keys())
 
 
+# The threads that compile and have stepped back.
+_back: tuple[int, ...] = ()
+
+
+def compiled_for() -> float:
+    """Seconds of processor time that the threads have had which compile and have stepped back; 0 where none is known."""
+    if not _back:
+        return 0.0
+    times = background.threads()
+    return sum(times.get(thread, 0) for thread in _back) / 1e9
+
+
 @functools.cache
 def compile_in_back() -> int:
     """Lower the priority of the threads that XLA compiles with, so that compiling is hardly felt; returns how many.
@@ -106,6 +118,7 @@ def compile_in_back() -> int:
     They are XLA's and have no names. Some start with the client, and the first compile sets them to work and starts the rest: so this
     must be called after `start_client` and before anything was compiled. Where somebody else started the client, it does nothing.
     """
+    global _back
     if not _client_threads:
         return 0
     before = background.threads()
@@ -116,6 +129,7 @@ def compile_in_back() -> int:
     found += [t for t in after.keys() - before.keys() if t not in ours]
     for thread in found:
         background.step_back(thread)
+    _back = tuple(found)
     return len(found)
 
 

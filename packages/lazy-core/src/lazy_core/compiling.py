@@ -1,9 +1,9 @@
 """Compiling in the background, so that no new graph stalls the program that records it.
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
-found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation: that counts as learning, and the next
-job waits until so much is allowed. XLA does not hold it: its threads get a lower priority. May import `programs`, `plans`, `cache`,
-`disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
+found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation; XLA does not hold it, but takes
+processors: its threads get a lower priority. Both count as learning, and the next job waits until so much is allowed. May import
+`programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import background, events, lowering, programs, trace
+from . import backend, background, events, lowering, programs, trace
 from .allowance import allowance
 from .cache import Plan
 from .config import config
@@ -102,18 +102,19 @@ def _work() -> None:
                 continue
             job = _wanted.popleft()
             _busy += 1
-        begin = time.thread_time()
+        begin = time.thread_time() + backend.compiled_for()
         try:
             with background.polite():
                 job()
         finally:
-            allowance.spend(time.thread_time() - begin)
+            allowance.spend(time.thread_time() + backend.compiled_for() - begin)
             del job
             with _changed:
                 _busy -= 1
                 _changed.notify_all()
-            for source in trace.current().sources:
-                source.compiled()
+            if not _wanted and not _busy:
+                for source in trace.current().sources:
+                    source.compiled()
 
 
 def _compile(plan: Plan, cause: str) -> None:

@@ -53,7 +53,7 @@ class Source(Protocol):
         ...
 
     def compiled(self) -> None:
-        """A program that was being compiled in the background is there; called from any thread."""
+        """All that was being compiled in the background is there; called from any thread."""
         ...
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:

@@ -5,6 +5,7 @@ Owns: the registration with the trace, and where long traces are cut.  May impor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from lazy_core import events, tiers, trace
 from lazy_core.allowance import allowance
 from lazy_core.barrier import flush
-from lazy_core.config import watch
+from lazy_core.config import config, watch
 from lazy_core.cutting import Cutter
 from lazy_core.ir import Expr
 
@@ -21,6 +22,10 @@ from . import build
 from .convert_host import numpy_to_cpu
 
 _native = build.native()
+
+# A trace is recorded once it has taken so long natively, for each operation of torch's: about what recording and compiling it takes. So
+# trying never costs more than the program has taken without it. It holds for the usual `learn_percent`, and in proportion for others.
+LEARN_SECONDS = 5e-3
 
 
 class TensorSource:
@@ -34,7 +39,12 @@ class TensorSource:
         self._learned = 0.0
         self.index = trace.current().add_source(self)
         _native.set_cut_at(self.cutter.cut_at)
+        watch("learn_percent", self._set_learn_seconds)
         watch("tier", lambda: _native.set_tier(("auto", "compiled", "native").index(tiers.in_force())))
+
+    def _set_learn_seconds(self) -> None:
+        percent = config.learn_percent
+        _native.set_learn_seconds(LEARN_SECONDS * 20 / percent if percent else math.inf)
 
     def may_learn(self) -> bool:
         """Whether something may be recorded for the first time now."""

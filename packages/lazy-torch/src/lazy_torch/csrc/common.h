@@ -148,7 +148,8 @@ struct OpEntry final : Entry {
   Op* op = nullptr;
   uint64_t signature = 0;
   bool immediate = false;  // part of a trace that runs faster natively
-  uint64_t waits = 0;      // part of a trace whose program may be there when `State::programs` is no longer this
+  uint64_t waits = 0;      // part of a trace that runs natively as long as this is `State::programs`,
+  std::chrono::steady_clock::time_point wait_until;  // but not for longer
   std::vector<Argument> arguments;
   std::vector<Item> items;
   std::vector<Number> numbers;
@@ -218,7 +219,7 @@ struct State {
   std::atomic<bool> watched{true};     // whether what runs immediately in this trace may be worth recording another time
   uint64_t prefix = 0;                 // of the trace so far
   std::vector<uint64_t> prefixes;      // of the part that ran as it came
-  std::chrono::steady_clock::time_point began;  // of that part
+  std::atomic<int64_t> spent{0};       // nanoseconds that it took, without what the program did between operations
   std::atomic<uint64_t> trace{1};
   std::atomic<size_t> fresh{0};        // buffers alive that this trace wrote natively
   std::vector<OpEntry*> followed;      // what this trace found in the table
@@ -227,7 +228,8 @@ struct State {
   double learning_seconds = 0;
   std::atomic<double> wake_after{0};   // seconds from the first wish to record until importing it begins
   std::atomic<bool> awake{false};      // the Python part is imported
-  std::atomic<uint64_t> programs{1};   // that came from the background
+  std::atomic<uint64_t> programs{1};   // how often all that was being compiled has come
+  std::atomic<float> learn_seconds{5e-3f};  // that an operation's recording and compiling may take
   bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
   uint64_t recorded = 0, misses = 0;

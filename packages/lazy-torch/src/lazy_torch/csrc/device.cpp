@@ -233,9 +233,11 @@ static PyObject* py_settled(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+// A program may be there after so long; each look takes a recorded trace.
+constexpr std::chrono::milliseconds kCompiledAfter{1000};
 static PyObject* py_postponed(PyObject*, PyObject*) {
   std::lock_guard<std::mutex> lock(state().mutex);
-  for (auto* e : state().followed) e->waits = state().programs.load();
+  postpone(kCompiledAfter);
   Py_RETURN_NONE;
 }
 
@@ -308,6 +310,13 @@ static PyObject* py_set_wake_after(PyObject*, PyObject* arg) {
   const double seconds = PyFloat_AsDouble(arg);
   if (PyErr_Occurred()) return nullptr;
   state().wake_after = seconds;
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_set_learn_seconds(PyObject*, PyObject* arg) {
+  const double seconds = PyFloat_AsDouble(arg);
+  if (PyErr_Occurred()) return nullptr;
+  state().learn_seconds = seconds;
   Py_RETURN_NONE;
 }
 
@@ -609,6 +618,7 @@ static PyMethodDef methods[] = {
     {"compiled", py_compiled, METH_NOARGS, "See lazy_core.trace.Source.compiled."},
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
+    {"set_learn_seconds", py_set_learn_seconds, METH_O, "What recording and compiling an operation may take: a trace must have taken as much natively."},
     {"set_wake_after", py_set_wake_after, METH_O, "For so many seconds after the first question lazy_torch.awake is not asked to import anything."},
     {"set_awake", py_set_awake, METH_NOARGS, "lazy_torch.tensor is imported: recording may begin."},
     {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},

@@ -99,9 +99,16 @@ void ensure_bytes(const at::Tensor& tensor) {
 struct Sight {
   uint64_t prefix = 0, numbers = 0;
   int times = 0;
-  int longs = 0;  // of these, how many belonged to a trace that took long enough; a busy machine makes any trace long now and then
+  int longs = 0;      // of these, how many belonged to a trace that took long enough; a busy machine makes any trace long now and then
+  float seconds = 0;  // that its traces have taken in all
+  int operations = 0; // that the latest of them had
   bool vary = false;
-  bool worth() const { return 4 * longs >= times && longs > 0; }
+  // What is learned must have taken as long natively as learning may take: then trying costs at most as much again. Even the shortest
+  // program takes as long to compile as so many operations.
+  static constexpr int kLeast = 20;
+  bool worth() const {
+    return 4 * longs >= times && longs > 0 && seconds >= state().learn_seconds.load(std::memory_order_relaxed) * (operations + kLeast);
+  }
 };
 constexpr size_t kWays = 8;
 constexpr int kSetBits = 14;
@@ -175,9 +182,16 @@ void boundary(std::vector<ArrayPtr>& released) {
     s.ints.clear();
     s.epoch++;
   }
-  if (!s.prefixes.empty() && std::chrono::steady_clock::now() - s.began >= kShortestTrace)
+  const std::chrono::nanoseconds spent(s.spent.exchange(0));
+  if (!s.prefixes.empty() && spent >= kShortestTrace) {
+    const float seconds = std::chrono::duration<float>(spent).count();
     for (uint64_t prefix : s.prefixes)
-      if (Sight* found = sighted(prefix)) found->longs = std::min(found->longs + 1, found->times);
+      if (Sight* found = sighted(prefix)) {
+        found->longs = std::min(found->longs + 1, found->times);
+        found->seconds += seconds;
+        found->operations = s.prefixes.size();
+      }
+  }
   s.prefixes.clear();
   s.prefix = 0;
   s.immediate = s.tier.load() == State::NATIVE;
@@ -190,6 +204,12 @@ void boundary(std::vector<ArrayPtr>& released) {
   s.immediate_traces += s.run_in_trace != 0;
   s.run_in_trace = 0;
   s.due.store(0);
+}
+
+void postpone(std::chrono::milliseconds wait) {
+  State& s = state();
+  const auto until = std::chrono::steady_clock::now() + wait;
+  for (auto* e : s.followed) e->waits = s.programs.load(), e->wait_until = until;
 }
 
 void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
@@ -396,9 +416,11 @@ bool run_immediately(Op& op, Stack* stack) {
     each_tensor(op, a, [&](int, const at::Tensor& t) { elsewhere |= t.defined() && !is_lazy(t) && t.dim() > 0; });
     if (C10_UNLIKELY(elsewhere)) return false;
   }
+  using Clock = std::chrono::steady_clock;
   const bool watched = s.watched && s.tier.load(std::memory_order_relaxed) == State::AUTO;
   const uint64_t signed_by = watched || refused().any.load(std::memory_order_relaxed) ? signature(op, a) : 0;
   const uint64_t shown = watched ? numbers(op, a) : 0;
+  const Clock::time_point begin = watched ? Clock::now() : Clock::time_point();
   if (C10_UNLIKELY(refused().has(signed_by))) return false;
   prepare(op, a);
   c10::SmallVector<std::pair<IValue, int>, 8> given;  // the arguments; of one that is written to, where its host side stands in `hosts`
@@ -415,7 +437,6 @@ bool run_immediately(Op& op, Stack* stack) {
     s.recorded++, s.run_in_trace++, s.immediate_operations++;
     if (watched) {
       s.prefix = mix(s.prefix, signed_by);
-      if (s.prefixes.empty()) s.began = std::chrono::steady_clock::now();
       s.prefixes.push_back(s.prefix);
       see(s.prefix, shown);
     }
@@ -455,6 +476,7 @@ bool run_immediately(Op& op, Stack* stack) {
       v = std::move(list);
     }
   }
+  if (watched) s.spent += std::chrono::nanoseconds(Clock::now() - begin).count();
   return true;
 }
 

@@ -313,8 +313,8 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (!plan(p, op, a, m)) return false;
   OpEntry& e = *p.entry;
   if (C10_UNLIKELY(e.unsupported)) return true;
-  if (C10_UNLIKELY(e.immediate || e.waits == state().programs.load(std::memory_order_relaxed)) && !nested &&
-      state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
+  if (C10_UNLIKELY(e.immediate || (e.waits == state().programs.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < e.wait_until)) &&
+      !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
     p.leave = true;
     m.tag = Tag::OP;
     return false;
@@ -797,6 +797,13 @@ bool may_learn() {
   return PyObject_IsTrue(call("may_learn", PyTuple_New(0)).p);
 }
 
+constexpr std::chrono::milliseconds kLearnAgainAfter{50};
+// Learning goes on later: until then traces that begin like this one run natively from the start.
+void wait_for_another_time() {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  postpone(kLearnAgainAfter);
+}
+
 struct Varying {
   explicit Varying(bool they_do) { varying = they_do; }
   ~Varying() { varying = false; }
@@ -866,7 +873,8 @@ struct Kernel final : c10::OperatorKernel {
         next = mix(s.prefix, signature(op, stack->data() + stack->size() - op.nargs));
         known = learned().count(next);
       }
-      if (known || (times_seen(next) >= kSightsToLearn && may_learn())) {
+      const bool wanted = !known && times_seen(next) >= kSightsToLearn;
+      if (known || (wanted && may_learn())) {
         const auto begin = std::chrono::steady_clock::now();
         const int now = mode == UNKNOWN ? classify(op) : mode;
         if (now == RECORD) {
@@ -881,6 +889,7 @@ struct Kernel final : c10::OperatorKernel {
         if (!known) s.learning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return true;
       }
+      if (wanted) wait_for_another_time();
     }
     diverge(decided);
     return false;
