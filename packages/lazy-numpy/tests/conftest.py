@@ -1,6 +1,7 @@
 """Tests of lazy-numpy run compiled and without the user's disk cache, except where they choose another tier."""
 
 import os
+import signal
 
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
 os.environ.setdefault("LAZY_TIER", "compiled")
@@ -11,6 +12,9 @@ import pytest
 
 import lazy_core
 from lazy_numpy.recording import mode, settings
+
+# Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
 os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 import pytest
 
 import lazy_core
+
+# Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
 os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
@@ -13,6 +14,9 @@ import pytest
 
 import lazy_core
 import lazy_torch
+
+# Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,8 @@
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
 found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation; XLA does not hold it, but takes
-processors: its threads get a lower priority. Both count as learning, and the next job waits until so much is allowed. May import
+processors: its threads get a lower priority. Both count as learning as far as the program feels it, and the next job waits until so much is
+allowed. May import
 `programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
 """
 
@@ -65,6 +66,14 @@ def wait(timeout: float | None = None) -> bool:
             _awaited -= 1
 
 
+def cost(wall: float, xlas: float) -> float:
+    """What the program lost to a compile that took so many seconds, and XLA's threads so many of processor time.
+
+    These get what the program leaves. Where they are hardly made to wait they run on cores that were idle, and cost nothing.
+    """
+    return xlas * max(0.0, 1.0 - xlas / wall) if wall > 0 else 0.0
+
+
 def busy() -> bool:
     """Whether something is being compiled in the background just now, which disturbs measurements."""
     return _busy > 0
@@ -102,12 +111,13 @@ def _work() -> None:
                 continue
             job = _wanted.popleft()
             _busy += 1
-        begin = time.thread_time() + backend.compiled_for()
+        begin = time.perf_counter(), time.thread_time(), backend.compiled_for()
         try:
             with background.polite():
                 job()
         finally:
-            allowance.spend(time.thread_time() + backend.compiled_for() - begin)
+            wall, ours, xlas = time.perf_counter() - begin[0], time.thread_time() - begin[1], backend.compiled_for() - begin[2]
+            allowance.spend(ours + cost(wall, xlas))
             del job
             with _changed:
                 _busy -= 1

@@ -25,7 +25,13 @@ Tier tier = Tier::kCompiled;
 bool now_immediate = false;
 bool keep = false;  // a barrier that is not the trace's end is under way
 bool examine = false;
-std::atomic<uint16_t> programs{1};  // that came from the background; wraps around, which makes a trace wait once too often
+std::atomic<uint16_t> programs{1};  // how often all that was being compiled has come; wraps around, which makes a trace wait once too often
+// A program may be there after so long; each look takes a recorded trace.
+constexpr uint32_t kCompiledAfter = 1000;
+
+uint32_t milliseconds() { return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count(); }
+
+bool waiting(const Sight& sight) { return sight.waits == programs.load() && static_cast<int32_t>(sight.until - milliseconds()) > 0; }
 bool replayable = true;
 uint64_t prefix = 0, trace = 1;
 uint32_t position = 0;  // in the trace
@@ -156,7 +162,7 @@ bool decide(Use* use, const Inputs& inputs, Mode* mode) {
   if (use->reads && !now_immediate && !diverge()) return false;
   if (!now_immediate) {
     const Sight* found = sights.find(next);
-    const bool recordable = found != nullptr && ((!found->native && found->waits != programs.load()) || examine);
+    const bool recordable = found != nullptr && ((!found->native && !waiting(*found)) || examine);
     if (recordable && found->learned) {
       followed.push_back(prefix = next);
       ++position;
@@ -309,7 +315,7 @@ void settled(bool native) {
 void postponed() {
   for (uint64_t seen : followed) {
     Sight* found = sights.find(seen);
-    if (found != nullptr) found->waits = programs.load();
+    if (found != nullptr) found->waits = programs.load(), found->until = milliseconds() + kCompiledAfter;
   }
 }
 

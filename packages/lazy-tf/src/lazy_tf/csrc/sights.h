@@ -15,7 +15,8 @@ struct Sight {
   uint16_t times = 0;    // that a trace began like this, and was worth recording; 0 where the place is free
   bool learned = false;  // recorded once, so that recording it again is cheap
   bool native = false;   // known to run faster natively
-  uint16_t waits = 0;    // for the program that comes after this many; 0 if for none
+  uint16_t waits = 0;    // it runs natively as long as this is how often all programs have come,
+  uint32_t until = 0;    // but not for longer: milliseconds
 };
 
 class Sights {
