@@ -22,8 +22,9 @@ from lazy_numpy.proxy import module
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "numpy-numerics.md"
 DTYPES = {"f8": np.dtype("f8"), "f4": np.dtype("f4")}
 
-# By ufunc, for float64 and float32: the greatest error for 500 seeds, and half as much again. XLA computes `exp2`, `cosh` and `sinh` of large numbers from `exp` of
-# a product or sum that is rounded, so that their error grows with the number. Every other ufunc has NumPy's value to the last bit.
+# By ufunc, for float64 and float32: the greatest error for 500 seeds, and half as much again. XLA computes `exp2`, `cosh` and `sinh` of
+# large numbers from `exp` of a product or sum that is rounded, so that their error grows with the number. Every other ufunc has NumPy's
+# value to the last bit.
 DECLARED: dict[str, tuple[int, int]] = {
     "arccos": (4, 4),
     "arccosh": (6, 6),
