@@ -55,6 +55,7 @@ def coloured(svg: str, library: str | None, lines: list[str]) -> str:
         return f'{match["head"]}{match["rest"]}<rect style="stroke:{tone};stroke-width:1.6"'
 
     svg = re.sub(r'(?P<head><g class="operation"><title>)(?P<rest>[^<]*:(?P<line>\d+)</title>)<rect', colour, svg)
+    svg = svg.replace(f"{ROOT}{os.sep}", "")  # of whoever draws it
     width, height = (int(n) for n in re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups())  # type: ignore[union-attr]
     keys = ""
     if len(used) > 1:
