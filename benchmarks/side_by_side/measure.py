@@ -192,15 +192,15 @@ def block_of(step: Callable[[], Any], read: Callable[[Any], Any], block_seconds:
     return lambda: block(length)
 
 
-def repeated(measure: Callable[[], float], seconds: float, least: int = 1) -> list[float]:
-    """What `measure` gives, for `seconds` seconds and at least `least` times.
+def repeated(measure: Callable[[], float], seconds: float) -> list[float]:
+    """What `measure` gives, for `seconds` seconds and at least once.
 
     Once more before that does not count, since the other peers had their turn.
     """
     measure()
     found: list[float] = []
     end = time.perf_counter() + seconds
-    while len(found) < least or time.perf_counter() < end:
+    while not found or time.perf_counter() < end:
         found.append(measure())
     return found
 

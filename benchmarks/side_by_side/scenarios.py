@@ -88,8 +88,11 @@ class Run:
 
     def timed(self, call: Callable[[], Any], parts: int = 1) -> Found:
         """How long a call takes, measured in turn with the other peers; divided by `parts`."""
-        each = lambda: measure.timed(call) / parts  # noqa: E731
-        return measure.summary(self.clock.in_turns(lambda seconds: measure.repeated(each, seconds), self.seconds))
+        return self.measured(lambda: measure.timed(call) / parts)
+
+    def measured(self, once: Callable[[], float]) -> Found:
+        """What `once` measures, again and again in turn with the other peers."""
+        return measure.summary(self.clock.in_turns(lambda seconds: measure.repeated(once, seconds), self.seconds))
 
 
 @dataclass(frozen=True)
@@ -155,9 +158,8 @@ def _train(name: str) -> Callable[[Run], Found]:
         losses = [r.read(training.step(batch)) for _ in model.losses]
         error = loss_error(model, losses)
         r.warm_up(lambda: r.read(training.step(batch)))
-        block = measure.block_of(lambda: training.step(batch), r.read)
-        found = r.clock.in_turns(lambda seconds: measure.repeated(block, seconds), r.seconds)
-        return {"step": measure.summary(found), "losses": losses, "loss_error": error, "losses_right": error <= model.tolerance}
+        found = r.measured(measure.block_of(lambda: training.step(batch), r.read))
+        return {"step": found, "losses": losses, "loss_error": error, "losses_right": error <= model.tolerance}
 
     return run
 

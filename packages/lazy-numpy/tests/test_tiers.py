@@ -164,7 +164,7 @@ def test_a_branch_that_is_taken_now_and_then_keeps_values_right(auto):
 
 
 def test_a_slower_program_is_not_used(auto, monkeypatch):
-    """A trace whose program measures slower goes back to NumPy, and is hardly ever recorded from then on."""
+    """A trace whose program measures slower goes back to NumPy, and is hardly ever recorded from then on: to be measured again."""
     note = tiers.Trial.note
     monkeypatch.setattr(tiers.Trial, "note", lambda self, tier, seconds: note(self, tier, seconds * (1000 if tier == "compiled" else 1)))
     known = tiers.trials()
@@ -175,8 +175,9 @@ def test_a_slower_program_is_not_used(auto, monkeypatch):
     assert new
     assert all(t.verdict == "native" for t in new)
     before = counters()["recorded"]
-    on_both(lambda np_: heat(np_, 60, 500))
-    assert counters()["recorded"] - before < 120  # of a thousand operations
+    rounds = 3 * scripts.RETRY_ROUNDS  # it is measured again once in these
+    on_both(lambda np_: heat(np_, rounds, 500))
+    assert counters()["recorded"] - before < 0.05 * rounds * max(t.operations for t in new)
 
 
 def test_the_setting_compiled_records_everything_and_native_nothing(in_form):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 
-from .config import config
+from .config import Config, config
 
 # What may be spent at once, in seconds, with the usual share; in proportion with another one.
 HEAD_START_SECONDS = 0.05
-_USUAL_PERCENT = 20
+USUAL_PERCENT = Config.learn_percent
 
 
 class Allowance:
@@ -22,17 +22,19 @@ class Allowance:
         spent: seconds spent so far.
     """
 
+    _saved: float
+    _looked: float
+    _began: float | None
+
     def __init__(self) -> None:
-        self.spent = 0.0
-        self._began: float | None = None
-        self._saved, self._looked = HEAD_START_SECONDS, 0.0
+        self.restart()
 
     def permits_now(self) -> bool:
         """Whether something may be recorded while the program waits: what has been saved up is spent in small portions."""
         if not self.permits():
             return False
         now, share = time.perf_counter(), config.learn_percent
-        most = HEAD_START_SECONDS * max(1.0, share / _USUAL_PERCENT)
+        most = HEAD_START_SECONDS * max(1.0, share / USUAL_PERCENT)
         self._saved = min(most, self._saved + (now - self._looked) * share / 100)
         self._looked = now
         return self._saved > 0

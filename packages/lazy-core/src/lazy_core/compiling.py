@@ -2,9 +2,8 @@
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
 found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation; XLA does not hold it, but takes
-processors: its threads get a lower priority. Both count as learning as far as the program feels it, and the next job waits until so much is
-allowed. May import
-`programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
+processors: its threads get a lower priority. Both count as learning as far as the program feels it, and the next job waits until so much
+is allowed. May import `programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
 """
 
 from __future__ import annotations

@@ -88,6 +88,12 @@ def samples(op: str, dtype: np.dtype) -> list[Sample]:
     return list(make(np.dtype(dtype), np.random.default_rng(zlib.crc32(f"{op} {np.dtype(dtype).name}".encode()))))
 
 
+def _wanted(frontend: Frontend, dtypes: Sequence[Any] | None) -> set[np.dtype]:
+    """The dtypes that a frontend has, of these if any are given."""
+    made = {np.dtype(d) for d in frontend.dtypes}
+    return made if dtypes is None else made & {np.dtype(d) for d in dtypes}
+
+
 def iter_cases(
     frontend: Frontend,
     dtypes: Sequence[Any] | None = None,
@@ -95,13 +101,12 @@ def iter_cases(
     placements: Sequence[str] = ("end",),
 ) -> Iterator[Case]:
     """The cells of a frontend: every operation with a counterpart in a library, every dtype that both have, every tier, every placement."""
-    wanted = None if dtypes is None else {np.dtype(d) for d in dtypes}
-    made = {np.dtype(d) for d in frontend.dtypes}
+    wanted = _wanted(frontend, dtypes)
     for name, op in sorted(REGISTRY.items()):
         if op.family in OWN_FAMILIES:
             continue
         for dtype in op.dtypes:
-            if dtype in made and (wanted is None or dtype in wanted):
+            if dtype in wanted:
                 yield from [Case(name, dtype, tier, placement) for tier in tiers for placement in placements]
 
 
@@ -112,11 +117,10 @@ def iter_programs(
     placements: Sequence[str] = ("end",),
 ) -> Iterator[ProgramCase]:
     """The cells of a frontend that are whole programs."""
-    wanted = None if dtypes is None else {np.dtype(d) for d in dtypes}
-    made = {np.dtype(d) for d in frontend.dtypes}
+    wanted = _wanted(frontend, dtypes)
     for name in whole.PROGRAMS:
         for dtype in PROGRAM_DTYPES:
-            if dtype in made and (wanted is None or dtype in wanted):
+            if dtype in wanted:
                 yield from [ProgramCase(name, dtype, tier, placement) for tier in tiers for placement in placements]
 
 

@@ -1,7 +1,7 @@
 """Showing graphs and values without running anything.
 
 Owns: `graph` (the pending graph of a value as text), `explain` (what is known about a value), and `inspected` (what a debugger is shown).
-May import `ir`, `events`.
+May import `ir`, `events`, `errors`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from . import events
+from .errors import LazyError
 from .ir import Expr, Node, post_order
 
 
@@ -27,6 +28,16 @@ def value_of(tensor: Any) -> Any:
     if method is None:
         raise TypeError(f"{type(tensor).__name__} is not a lazy tensor or value")
     return method()
+
+
+def value_or_none(x: Any) -> Any:
+    """The core value behind a frontend's lazy tensor; None for everything else, such as a tensor of that class on another device."""
+    if getattr(type(x), "__lazy_core_value__", None) is None:
+        return None
+    try:
+        return value_of(x)
+    except (TypeError, LazyError):
+        return None
 
 
 def graph(tensor: Any) -> str:

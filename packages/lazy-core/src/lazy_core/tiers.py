@@ -272,17 +272,19 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     trial = plan.trial
     if trial is None and plan.roots:  # planned when everything was compiled
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
-    if only_native or (trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native")):
-        if trial is not None and plan.executable is not None and not only_native:
+    if only_native:
+        return _timed_native(live, sources, cause, trial, host_read)[0]
+    if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
+        measured = plan.executable is not None and trial.verdict is None
+        if measured:
             trial.in_rounds(time.perf_counter())
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
-        if trial is not None and plan.executable is not None and trial.verdict is None and not only_native:
+        if measured:
             _note(plan, trial, "native", seconds)
-        if trial is not None and not only_native:
-            if trial.verdict == "native":
-                _settle(sources, native=True)
-            elif trial.verdict is None and (plan.executable is None or trial.waits()):
-                _postpone(sources)
+        if trial.verdict == "native":
+            _settle(sources, native=True)
+        elif trial.verdict is None and (plan.executable is None or trial.waits()):
+            _postpone(sources)
         return results
     return _run_program(plan, live, sources, cause, host_read)
 
@@ -295,8 +297,9 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
             compiling.submit_undonated(plan, f"{cause}, with buffers that are still held")
             return _timed_native(live, sources, cause, trial, host_read)[0]
         executable = plan.undonated
-    measured = trial is not None and trial.verdict is None
-    if measured and trial is not None and trial.in_rounds(time.perf_counter()):
+    measured = trial if trial is not None and trial.verdict is None else None
+    in_rounds = measured is not None and measured.in_rounds(time.perf_counter())
+    if in_rounds:
         wait_for_previous()
     begin = time.perf_counter()
     results, outputs = execute(plan, executable, sources)
@@ -304,10 +307,10 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
     events.count("cache_hits")
     if trial is not None:
         trial.compiled_runs += 1
-        if measured:
-            if not trial.in_rounds(begin):
-                backend.wait(outputs)
-            _note(plan, trial, "compiled", time.perf_counter() - begin)
+    if measured is not None:
+        if not in_rounds:
+            backend.wait(outputs)
+        _note(plan, measured, "compiled", time.perf_counter() - begin)
     if host_read:
         events.host_read_at(cause, plan.read_site)
     events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)

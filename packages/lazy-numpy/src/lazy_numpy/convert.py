@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazy_core import dump, values
-from lazy_core.errors import DtypeError, LazyError
+from lazy_core.errors import DtypeError
 from lazy_core.ir import const
 from lazy_core.values import Value
 
@@ -76,13 +76,8 @@ def adopt(array: Any, owned: bool = True) -> Any:
 
 def shared(x: Any) -> Value | None:
     """The core's value of another frontend's lazy tensor; None for everything else, such as a tensor on another device."""
-    if getattr(type(x), "__lazy_core_value__", None) is None or is_lazy(x):
-        return None
-    try:
-        value: Value = dump.value_of(x)
-    except (TypeError, LazyError):
-        return None
-    return value if dtypes.supports(value.shape.dtype) else None
+    value: Value | None = None if is_lazy(x) else dump.value_or_none(x)
+    return value if value is not None and dtypes.supports(value.shape.dtype) else None
 
 
 def from_lazy(x: Any) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from lazy_core import dump
-from lazy_core.errors import LazyError
 
 from . import capi
 
@@ -37,11 +36,8 @@ def install(share: Callable[[Any], Any], device: str) -> None:
     def convert(x: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
         if as_ref or capi.current_device() != device:
             return NotImplemented
-        try:
-            value = dump.value_of(x)
-        except (TypeError, LazyError):  # of that class, but on another device
-            return NotImplemented
-        found = capi.TF_DTYPES.get(value.shape.dtype)
+        value = dump.value_or_none(x)
+        found = None if value is None else capi.TF_DTYPES.get(value.shape.dtype)
         if found is None:
             return NotImplemented
         wanted, has = tf.as_dtype(found if dtype is None else dtype), tf.as_dtype(found)

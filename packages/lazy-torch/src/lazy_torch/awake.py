@@ -50,7 +50,7 @@ class _Rests(MetaPathFinder):
 
     def find_spec(self, _name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
         """None: others find it."""
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread and not _hurried.is_set():
             began, had = self._began
             until = began + (time.thread_time() - had) / self._share
             while time.perf_counter() < until and not _hurried.is_set() and not self._awaited():

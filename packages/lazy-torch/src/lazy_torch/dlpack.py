@@ -84,19 +84,14 @@ def _lazy_by_default(caller: Any) -> bool:
 
 def _value(x: Any) -> Any:
     """The core's value of another frontend's lazy tensor; None for everything else."""
-    if isinstance(x, torch.Tensor) or getattr(type(x), "__lazy_core_value__", None) is None:
+    if isinstance(x, torch.Tensor) or getattr(type(x), "__lazy_core_value__", None) is None:  # the core need not be imported to see that
         return None
     from lazy_core import dump
-    from lazy_core.errors import LazyError
 
     from . import dtypes
 
-    try:
-        value = dump.value_of(x)
-        dtypes.code_of(value.shape.dtype)
-    except (TypeError, LazyError):  # of that class, but on another device; or torch has no such dtype
-        return None
-    return value
+    value = dump.value_or_none(x)
+    return value if value is not None and value.shape.dtype in dtypes.DTYPES else None
 
 
 def _copied(tensor: torch.Tensor, copy: bool | None) -> torch.Tensor:

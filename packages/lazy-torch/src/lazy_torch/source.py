@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazy_core import events, tiers, trace
-from lazy_core.allowance import allowance
+from lazy_core.allowance import USUAL_PERCENT, allowance
 from lazy_core.barrier import flush
 from lazy_core.config import config, watch
 from lazy_core.cutting import Cutter
@@ -44,7 +44,7 @@ class TensorSource:
 
     def _set_learn_seconds(self) -> None:
         percent = config.learn_percent
-        _native.set_learn_seconds(LEARN_SECONDS * 20 / percent if percent else math.inf)
+        _native.set_learn_seconds(LEARN_SECONDS * USUAL_PERCENT / percent if percent else math.inf)
 
     def may_learn(self) -> bool:
         """Whether something may be recorded for the first time now."""

@@ -20,18 +20,14 @@ constexpr uint16_t kSightsToLearn = 2;
 constexpr std::chrono::microseconds kShortestTrace{100};
 // One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
 constexpr uint64_t kExamineEvery = 1024;
+// A program may be there after so many milliseconds; each look takes a recorded trace.
+constexpr uint32_t kCompiledAfter = 1000;
 
 Tier tier = Tier::kCompiled;
 bool now_immediate = false;
 bool keep = false;  // a barrier that is not the trace's end is under way
 bool examine = false;
 std::atomic<uint16_t> programs{1};  // how often all that was being compiled has come; wraps around, which makes a trace wait once too often
-// A program may be there after so long; each look takes a recorded trace.
-constexpr uint32_t kCompiledAfter = 1000;
-
-uint32_t milliseconds() { return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count(); }
-
-bool waiting(const Sight& sight) { return sight.waits == programs.load() && static_cast<int32_t>(sight.until - milliseconds()) > 0; }
 bool replayable = true;
 uint64_t prefix = 0, trace = 1;
 uint32_t position = 0;  // in the trace
@@ -57,6 +53,10 @@ uint64_t mix(uint64_t h, uint64_t x) {
   h *= 0xBF58476D1CE4E5B9ull;
   return h ^ (h >> 31);
 }
+
+uint32_t milliseconds() { return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count(); }
+
+bool waiting(const Sight& sight) { return sight.waits == programs.load() && static_cast<int32_t>(sight.until - milliseconds()) > 0; }
 
 bool is_variable(PyObject* entry) {
   return PyObject_TypeCheck(entry, entry_type) && reinterpret_cast<Entry*>(entry)->handle_dtype == TF_RESOURCE;

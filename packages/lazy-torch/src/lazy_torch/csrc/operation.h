@@ -49,8 +49,9 @@ inline c10::TypePtr strip_optional(c10::TypePtr t) {
 uint64_t signature(const Op& op, const IValue* arguments);
 // The bits of the numbers among the arguments.
 uint64_t numbers(const Op& op, const IValue* arguments);
+// Traces that begin like this one run natively for so long.  Mutex held.
+void postpone(std::chrono::milliseconds wait);
 // How often a trace that is worth recording has begun this way natively, and whether its last operation had other numbers at other times.
-void postpone(std::chrono::milliseconds wait);  // traces that begin like this one run natively for so long; mutex held
 int times_seen(uint64_t prefix);
 bool numbers_vary(uint64_t prefix);
 void see(uint64_t prefix, uint64_t numbers);

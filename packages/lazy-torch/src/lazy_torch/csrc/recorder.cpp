@@ -864,7 +864,6 @@ struct Kernel final : c10::OperatorKernel {
         case Found::UNSUPPORTED: return compose(handle, stack, "these arguments are not supported"), true;
       }
     }
-    const bool decided = leave;
     if (!leave) {
       uint64_t next;
       bool known;
@@ -891,7 +890,7 @@ struct Kernel final : c10::OperatorKernel {
       }
       if (wanted) wait_for_another_time();
     }
-    diverge(decided);
+    diverge(leave);
     return false;
   }
 
