@@ -67,6 +67,10 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 5))
 
 
+def narrow() -> nn.Module:
+    return nn.Sequential(nn.Linear(12, 77), nn.Tanh(), nn.Linear(77, 5))
+
+
 @pytest.mark.parametrize("optimizer", [
     lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
     lambda p: torch.optim.Adam(p, 1e-2),
@@ -84,11 +88,14 @@ def test_training_is_the_same_on_every_tier_and_across_the_change(tier: str, opt
 def test_what_repeats_is_compiled_and_what_is_compiled_was_measured() -> None:
     with lazy_core.options(tier="auto", learn_percent=10_000):
         lazy_core.reset_report()
-        train(
-            LAZY, lambda: nn.Sequential(nn.Linear(12, 77), nn.Tanh(), nn.Linear(77, 5)), lambda p: torch.optim.SGD(p, 0.1), 80, settle=True
-        )
+        known = tiers.trials()
+        decided: list[tiers.Trial] = []
+        for _ in range(20):  # a trial lasts some time, however short the runs
+            train(LAZY, narrow, lambda p: torch.optim.SGD(p, 0.1), 80, settle=True)
+            decided = [t for t in tiers.trials() if t.verdict is not None and not any(t is k for k in known)]
+            if decided:
+                break
         assert lazy_core.report().counters["compiles"] >= 1
-        decided = [t for t in tiers.trials() if t.verdict is not None]
         assert decided
         for trial in decided:
             assert trial.native_runs > 0

@@ -67,10 +67,13 @@ struct Array : c10::intrusive_ptr_target {
   const Geom* layout = nullptr;  // how the object's dims lie in the storage
   c10::Storage host;
   bool shared = false;  // the host memory is the object's too, or an outsider's
+  at::Tensor view;      // of the host memory, as it was read last; it is not somebody else
   Array() = default;
   Array(PyObject* owned, const Geom* laid) : object(owned), layout(laid) {}
   explicit Array(c10::Storage bytes, bool foreign = false) : host(std::move(bytes)), shared(foreign) {}
   ~Array() override { let_go(); }
+  // Whether nobody else refers to the host memory.
+  bool alone() const { return !shared && host.use_count() == (view.defined() && view.use_count() == 1 ? 2 : 1); }
   void let_go();  // of the object, and of memory that it may own: deferred to a moment when the GIL is held and the mutex is not
 };
 using ArrayPtr = c10::intrusive_ptr<Array>;
@@ -192,6 +195,7 @@ struct Missing {
   Node *base = nullptr, *update = nullptr;
 };
 
+inline constexpr float kUsualLearnSeconds = 5e-3f;
 struct State {
   std::mutex mutex;
   Table table;
@@ -216,6 +220,8 @@ struct State {
   std::atomic<int> tier{AUTO};
   std::atomic<bool> immediate{false};  // operations run natively as they come, until the trace ends
   bool keep_immediate = false;         // a barrier that is not the trace's end is under way
+  uint64_t watch_one_in = 1;           // trace of so many is watched
+  std::atomic<uint64_t> watched_in_vain{0};  // traces since something was learned
   std::atomic<bool> watched{true};     // whether what runs immediately in this trace may be worth recording another time
   uint64_t prefix = 0;                 // of the trace so far
   std::vector<uint64_t> prefixes;      // of the part that ran as it came
@@ -224,12 +230,13 @@ struct State {
   std::atomic<size_t> fresh{0};        // buffers alive that this trace wrote natively
   std::vector<OpEntry*> followed;      // what this trace found in the table
   std::vector<at::Tensor> computed;    // between native() and finish()
-  uint64_t immediate_operations = 0, immediate_traces = 0, run_in_trace = 0;
+  uint64_t immediate_operations = 0, immediate_traces = 0, direct_operations = 0, run_in_trace = 0;
   double learning_seconds = 0;
   std::atomic<double> wake_after{0};   // seconds from the first wish to record until importing it begins
   std::atomic<bool> awake{false};      // the Python part is imported
   std::atomic<uint64_t> programs{1};   // how often all that was being compiled has come
-  std::atomic<float> learn_seconds{5e-3f};  // that an operation's recording and compiling may take
+  std::atomic<float> learn_seconds{kUsualLearnSeconds};  // that an operation's recording and compiling may take
+  std::atomic<bool> direct{true};      // operations may run without boxing
   bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
   uint64_t recorded = 0, misses = 0;
@@ -347,9 +354,11 @@ bool is_lazy(const at::Tensor& tensor);
 // ---------------------------------------------------------------- native execution
 
 at::Tensor alias(const at::Tensor& tensor, const c10::Storage& host);  // the same view of host memory
+const at::Tensor& view_on_host(const at::Tensor& tensor, Array* array);  // likewise, but kept for the next time; mutex held
 void make_writable(Buffer* buffer, bool keep);                          // bytes of its own in host memory; mutex held, bytes pulled
 void ensure_bytes(const at::Tensor& tensor);                            // nothing pending, and bytes in host memory
 void boundary(std::vector<ArrayPtr>& released);                        // the trace ends; mutex held, what is released dies later
+void forget_leaves(std::vector<ArrayPtr>& released);                   // of what was begun and not recorded; as above
 void run_pending();                                                     // natively, and not as the trace's end
 void note_read(Buffer* buffer, std::vector<ArrayPtr>& released);       // the host has read it; as above
 bool evaluate(const std::vector<Node*>& roots, const std::vector<const Geom*>& layouts, std::vector<at::Tensor>& results);

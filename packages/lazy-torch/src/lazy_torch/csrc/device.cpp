@@ -320,6 +320,17 @@ static PyObject* py_set_learn_seconds(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_set_direct(PyObject*, PyObject* arg) {
+  const int direct = PyObject_IsTrue(arg);
+  if (direct < 0) return nullptr;
+  state().direct = direct;
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_direct_names(PyObject*, PyObject*) {
+  return list_of(direct_names(), [](const std::string& name) { return PyUnicode_FromString(name.c_str()); });
+}
+
 static PyObject* py_set_awake(PyObject*, PyObject*) {
   state().awake = true;
   Py_RETURN_NONE;
@@ -351,10 +362,10 @@ static PyObject* py_evict(PyObject*, PyObject*) {
 static PyObject* py_counters(PyObject*, PyObject*) {
   auto& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  return Py_BuildValue("{s:K,s:K,s:n,s:n,s:n,s:n,s:K,s:K,s:d}", "recorded", (unsigned long long)s.recorded, "misses", (unsigned long long)s.misses, "live",
+  return Py_BuildValue("{s:K,s:K,s:n,s:n,s:n,s:n,s:K,s:K,s:K,s:d}", "recorded", (unsigned long long)s.recorded, "misses", (unsigned long long)s.misses, "live",
                        (Py_ssize_t)s.live, "fresh", (Py_ssize_t)s.fresh.load(), "entries", (Py_ssize_t)s.table.size(), "leaves", (Py_ssize_t)s.leaves.size(),
-                       "immediate", (unsigned long long)s.immediate_operations, "immediate_traces", (unsigned long long)s.immediate_traces, "learning_seconds",
-                       s.learning_seconds);
+                       "immediate", (unsigned long long)s.immediate_operations, "immediate_traces", (unsigned long long)s.immediate_traces, "direct",
+                       (unsigned long long)s.direct_operations, "learning_seconds", s.learning_seconds);
 }
 
 static PyObject* py_log(PyObject*, PyObject*) {
@@ -619,13 +630,15 @@ static PyMethodDef methods[] = {
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
     {"set_learn_seconds", py_set_learn_seconds, METH_O, "What recording and compiling an operation may take: a trace must have taken as much natively."},
+    {"set_direct", py_set_direct, METH_O, "Whether operations may run without boxing, which is the default; for tests."},
+    {"direct_names", py_direct_names, METH_NOARGS, "The operations that can run without boxing."},
     {"set_wake_after", py_set_wake_after, METH_O, "For so many seconds after the first question lazy_torch.awake is not asked to import anything."},
     {"set_awake", py_set_awake, METH_NOARGS, "lazy_torch.tensor is imported: recording may begin."},
     {"scalars", py_scalars, METH_NOARGS, "See lazy_core.trace.Source.scalars."},
     {"finish", py_finish, METH_VARARGS, "See lazy_core.trace.Source.finish."},
     {"abort", py_abort, METH_NOARGS, "See lazy_core.trace.Source.abort."},
     {"evict", py_evict, METH_NOARGS, "See lazy_core.trace.Source.evict."},
-    {"counters", py_counters, METH_NOARGS, "Counts since the start: recorded, misses, immediate (operations and traces); and now: live, fresh, entries, leaves."},
+    {"counters", py_counters, METH_NOARGS, "Counts since the start: recorded, misses, immediate (operations and traces), direct; and now: live, fresh, entries, leaves."},
     {"log", py_log, METH_NOARGS, "The numbers of the operations recorded since the last barrier."},
     {"set_cut_at", py_set_cut_at, METH_O, "Call lazy_torch.tensor.cut() when so many operations have been recorded."},
     {"set_barrier_due", py_set_due, METH_NOARGS, "Cut the trace before the next operation that is recorded."},

@@ -20,6 +20,18 @@ at::Tensor alias(const at::Tensor& tensor, const c10::Storage& host) {
   return made;
 }
 
+const at::Tensor& view_on_host(const at::Tensor& tensor, Array* array) {
+  at::Tensor& kept = array->view;
+  auto* t = tensor.unsafeGetTensorImpl();
+  if (C10_LIKELY(kept.defined())) {
+    auto* k = kept.unsafeGetTensorImpl();
+    if (C10_LIKELY(k->storage_offset() == t->storage_offset() && k->sizes() == t->sizes() && k->strides() == t->strides() && k->dtype() == t->dtype() &&
+                   k->unsafe_storage().unsafeGetStorageImpl() == array->host.unsafeGetStorageImpl() && kept.is_inference() == c10::InferenceMode::is_enabled()))
+      return kept;
+  }
+  return kept = alias(tensor, array->host);
+}
+
 static c10::Storage new_bytes(size_t nbytes, bool zeroed) {
   const int64_t n = nbytes;
   const auto options = at::TensorOptions(at::kByte);
@@ -29,7 +41,7 @@ static c10::Storage new_bytes(size_t nbytes, bool zeroed) {
 void make_writable(Buffer* b, bool keep) {
   if (!b->array) {
     set_array(b, c10::make_intrusive<Array>(new_bytes(b->nbytes, keep)), b->layout);
-  } else if (b->array.use_count() != 1 || b->array->shared || b->array->host.use_count() != 1) {
+  } else if (b->array.use_count() != 1 || !b->array->alone()) {
     c10::Storage fresh = new_bytes(b->nbytes, false);
     if (keep && b->nbytes) memcpy(fresh.mutable_data(), b->array->host.data(), b->nbytes);
     set_array(b, c10::make_intrusive<Array>(std::move(fresh)), b->layout);
@@ -173,18 +185,33 @@ uint64_t numbers(const Op& op, const IValue* a) {
 constexpr std::chrono::microseconds kShortestTrace{100};
 // One trace in so many is recorded even if it is known to run faster natively, so that a wrong verdict does not last.
 constexpr uint64_t kExamineEvery = 1024;
+// Watching an operation takes up to a microsecond. Where operations take longer than this on average every trace is watched. Elsewhere the first
+// traces are, and then one in so many in proportion, up to a limit, or fewer where learning is dear; which ones is as good as random, since programs alternate.
+constexpr std::chrono::nanoseconds kWatchAll{50'000};
+constexpr double kMostUnwatched = 8;
+constexpr uint64_t kWatchFirst = 100;
+
+void forget_leaves(std::vector<ArrayPtr>& released) {
+  State& s = state();
+  if (s.first || s.lent) return;
+  released.swap(s.leaves);
+  s.floats.clear();
+  s.ints.clear();
+  s.epoch++;
+}
 
 void boundary(std::vector<ArrayPtr>& released) {
   State& s = state();
-  if (!s.first && !s.lent) {  // leaves of what was begun and not recorded
-    released.swap(s.leaves);
-    s.floats.clear();
-    s.ints.clear();
-    s.epoch++;
-  }
+  forget_leaves(released);
   const std::chrono::nanoseconds spent(s.spent.exchange(0));
+  const uint64_t watched_one_in = s.watch_one_in;
+  if (!s.prefixes.empty()) {
+    const double each = std::max(1.0, static_cast<double>(spent.count())) / s.prefixes.size();
+    const double dear = s.learn_seconds.load(std::memory_order_relaxed) / kUsualLearnSeconds;
+    s.watch_one_in = ++s.watched_in_vain < kWatchFirst ? 1 : std::clamp(dear * kWatchAll.count() / each, 1.0, kMostUnwatched);
+  }
   if (!s.prefixes.empty() && spent >= kShortestTrace) {
-    const float seconds = std::chrono::duration<float>(spent).count();
+    const float seconds = std::chrono::duration<float>(spent).count() * watched_one_in;
     for (uint64_t prefix : s.prefixes)
       if (Sight* found = sighted(prefix)) {
         found->longs = std::min(found->longs + 1, found->times);
@@ -198,7 +225,7 @@ void boundary(std::vector<ArrayPtr>& released) {
   s.log.clear();
   s.followed.clear();
   s.trace++;
-  s.watched = true;
+  s.watched = mix(s.trace, 0) % s.watch_one_in == 0;
   s.fresh = 0;
   s.examine = s.trace % kExamineEvery == 0;
   s.immediate_traces += s.run_in_trace != 0;
@@ -303,13 +330,11 @@ static void prepare(const Op& op, const IValue* a) {
   }
 }
 
-using Held = c10::SmallVector<std::pair<const c10::StorageImpl*, Buffer*>, 8>;
-
-static at::Tensor on_host(const at::Tensor& t, Held& held) {
+const at::Tensor& on_host(const at::Tensor& t, Held& held) {
   if (!t.defined() || !is_lazy(t)) return t;
   Buffer* b = buffer_of(t);
   held.emplace_back(b->array->host.unsafeGetStorageImpl(), b);
-  return alias(t, b->array->host);
+  return view_on_host(t, b->array.get());
 }
 
 static IValue on_host(const IValue& v, Held& held) {
@@ -332,16 +357,16 @@ static IValue on_host(const IValue& v, Held& held) {
   return v;
 }
 
-// A result in host memory as a tensor of the device.
-static at::Tensor adopt(const at::Tensor& host, const Held& held) {
-  if (!host.defined()) return host;
-  TORCH_CHECK_NOT_IMPLEMENTED(host.layout() == c10::kStrided, "lazy: only strided tensors exist on the lazy device, not ", host.layout());
-  at::Tensor plain = host.is_conj() || host.is_neg() ? host.resolve_conj().resolve_neg() : host;
+at::Tensor adopt(at::Tensor plain, const Held& held) {
+  if (!plain.defined()) return plain;
+  TORCH_CHECK_NOT_IMPLEMENTED(plain.layout() == c10::kStrided, "lazy: only strided tensors exist on the lazy device, not ", plain.layout());
+  if (C10_UNLIKELY(plain.is_conj() || plain.is_neg())) plain = plain.resolve_conj().resolve_neg();
   if (C10_UNLIKELY(plain._is_zerotensor())) plain = at::zeros(plain.sizes(), plain.options());  // it has no memory
   Buffer* b = nullptr;
   for (auto& [storage, buffer] : held)
     if (storage == plain.storage().unsafeGetStorageImpl()) b = buffer;
-  if (b) {
+  const bool fresh = !b;
+  if (!fresh) {
     retain(b);
   } else {
     State& s = state();
@@ -353,6 +378,7 @@ static at::Tensor adopt(const at::Tensor& host, const Held& held) {
   }
   at::Tensor made = make_bare_tensor(plain.scalar_type(), b);
   made.unsafeGetTensorImpl()->set_sizes_and_strides(plain.sizes(), plain.strides(), plain.storage_offset());
+  if (fresh && plain.use_count() == 1) b->array->view = std::move(plain);
   return made;
 }
 
@@ -404,6 +430,28 @@ static Refused& refused() {
   return *kept;
 }
 
+bool at_hand(const at::Tensor& t, bool write) {
+  if (!t.defined()) return true;
+  if (C10_UNLIKELY(t.is_conj() || t.is_neg())) return false;
+  if (!is_lazy(t)) return !write && t.dim() == 0 && t.device().is_cpu() && t.layout() == c10::kStrided;
+  ArrayPtr away;
+  return obstacle(buffer_of(t), away) == Obstacle::NONE;
+}
+
+bool runs_directly() {
+  const State& s = state();
+  return s.immediate.load(std::memory_order_relaxed) && s.direct.load(std::memory_order_relaxed) && !s.due.load(std::memory_order_relaxed) &&
+         (!s.watched.load(std::memory_order_relaxed) || s.tier.load(std::memory_order_relaxed) != State::AUTO) &&
+         !refused().any.load(std::memory_order_relaxed);
+}
+
+void note_immediate(const Op& op) {
+  State& s = state();
+  s.recorded++, s.run_in_trace++, s.immediate_operations++;
+  if (s.tier.load(std::memory_order_relaxed) == State::AUTO) s.log.push_back(op.id);
+  if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
+}
+
 bool run_immediately(Op& op, Stack* stack) {
   State& s = state();
   const size_t below = stack->size() - op.nargs;
@@ -434,14 +482,12 @@ bool run_immediately(Op& op, Stack* stack) {
       if (op.args[i].write) hosts.push_back(host);
       a[i] = std::move(host);
     }
-    s.recorded++, s.run_in_trace++, s.immediate_operations++;
+    note_immediate(op);
     if (watched) {
       s.prefix = mix(s.prefix, signed_by);
       s.prefixes.push_back(s.prefix);
       see(s.prefix, shown);
     }
-    if (s.tier.load(std::memory_order_relaxed) == State::AUTO) s.log.push_back(op.id);
-    if (C10_UNLIKELY(s.log.size() >= s.cut_at) && !s.due.load(std::memory_order_relaxed)) s.due.store(2);
   }
   try {
     at::AutoDispatchBelowADInplaceOrView guard;
@@ -469,7 +515,7 @@ bool run_immediately(Op& op, Stack* stack) {
       for (auto& [lazy, at] : given)
         if (at == nth) v = lazy;
     } else if (v.isTensor()) {
-      v = adopt(v.toTensor(), held);
+      v = adopt(std::move(v).toTensor(), held);
     } else if (v.isTensorList()) {
       c10::List<at::Tensor> list;
       for (const IValue& x : v.toListRef()) list.push_back(adopt(x.toTensor(), held));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/AutogradState.h>
 
 namespace lazytorch {
 
@@ -45,6 +46,13 @@ inline c10::TypePtr strip_optional(c10::TypePtr t) {
 }
 [[noreturn]] void device_mismatch(const Op& op, int arg, const at::Tensor& tensor);
 
+// Have backward passes run in the thread that asks for them, as the CPU's do. A thread of their own would have a second pool of OpenMP workers,
+// and whichever pool has just worked spins on the cores that the other one needs.
+inline void one_thread() {
+  c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+  if (C10_UNLIKELY(autograd.get_multithreading_enabled())) autograd.set_multithreading_enabled(false);
+}
+
 // A hash of an operation and its arguments without the values of numbers and tensors: what repeats from step to step.
 uint64_t signature(const Op& op, const IValue* arguments);
 // The bits of the numbers among the arguments.
@@ -58,6 +66,16 @@ void see(uint64_t prefix, uint64_t numbers);
 
 // Run the CPU's kernel now, on the bytes that the arguments hold.  False where only recording can do it (random numbers of a kind without a kernel here).
 bool run_immediately(Op& op, Stack* stack);
+// The typed kernel of an operation, which runs it immediately where nothing stands in the way, and otherwise calls the boxed one; null if it has none.
+std::optional<c10::KernelFunction> direct_kernel(Op& op, const c10::BoxedKernel& boxed);
+std::vector<std::string> direct_names();          // of the operations that have one
+bool runs_directly();                             // whether an operation need neither be recorded nor watched
+bool at_hand(const at::Tensor& tensor, bool write);  // whether the CPU's kernels can be given it as it is; mutex held
+void note_immediate(const Op& op);                // count it; mutex held
+// Which storages the arguments of an operation have, so that a result is known to be one of them.
+using Held = c10::SmallVector<std::pair<const c10::StorageImpl*, Buffer*>, 8>;
+const at::Tensor& on_host(const at::Tensor& tensor, Held& held);  // mutex held
+at::Tensor adopt(at::Tensor host, const Held& held);              // a result in host memory as a tensor of the device
 // The kernels for what the CPU has none for; they leave the results on the stack in place of the arguments.  Null for others.
 void (*own_kernel(const std::string& name))(Stack&, IValue*);
 // The random operations that have a kernel here: the same numbers as the core's, in the arguments' order of the schema.  False for others.

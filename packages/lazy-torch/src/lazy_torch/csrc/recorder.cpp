@@ -782,8 +782,10 @@ void cut(int kind) {
 void diverge(bool decided = false) {
   State& s = state();
   bool pending;
+  std::vector<ArrayPtr> released;  // who writes to one of them need not copy it
   {
     std::lock_guard<std::mutex> lock(s.mutex);
+    forget_leaves(released);
     pending = s.first;
     s.immediate = true;
     s.watched = s.watched && !decided;
@@ -812,13 +814,6 @@ struct Nested {
   Nested() { nested++; }
   ~Nested() { nested--; }
 };
-
-// Have backward passes run in the thread that asks for them, as the CPU's do. A thread of their own would have a second pool of OpenMP workers,
-// and whichever pool has just worked spins on the cores that the other one needs.
-inline void one_thread() {
-  c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
-  if (C10_UNLIKELY(autograd.get_multithreading_enabled())) autograd.set_multithreading_enabled(false);
-}
 
 struct Kernel final : c10::OperatorKernel {
   Op& op;
@@ -885,6 +880,7 @@ struct Kernel final : c10::OperatorKernel {
           learned().insert(next);
           s.prefix = next;
         }
+        if (!known) s.watched_in_vain = 0;
         if (!known) s.learning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         return true;
       }
@@ -967,7 +963,9 @@ void register_operations() {
   for (auto& name : dispatcher.getAllOpNames()) {
     auto op = dispatcher.findSchema(name);
     if (!op || !wanted(name, *op)) continue;
-    auto kernel = c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_op(*op)));
+    Op& made = *make_op(*op);
+    auto boxed = c10::BoxedKernel::makeFromFunctor(std::make_unique<Kernel>(&made));
+    auto kernel = direct_kernel(made, boxed).value_or(c10::KernelFunction::makeFromBoxedKernel(boxed));
     registrations.push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1, std::move(kernel), std::nullopt, nullptr, "lazy_torch"));
   }
 }

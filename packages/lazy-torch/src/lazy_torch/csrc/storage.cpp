@@ -672,6 +672,7 @@ static std::vector<std::pair<PyObject*, c10::Storage>>& deferred = *new std::vec
 
 void Array::let_go() {
   if (!object && !shared) return;
+  if (shared) view.reset();  // the memory may only be released under the GIL
   std::lock_guard<std::mutex> lock(deferred_mutex);
   deferred.emplace_back(object, shared ? std::move(host) : c10::Storage());
   deferred_count.store(deferred.size(), std::memory_order_relaxed);
