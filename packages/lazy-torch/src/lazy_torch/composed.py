@@ -103,6 +103,14 @@ def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bo
     return found.squeeze(-1) if vector else found, LU, pivots, info
 
 
+@_kernel("multilabel_margin_loss_forward")
+def multilabel_margin_loss_forward(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """(losses, which classes are labels): of a single row torch's shape function gives f[1], where the CPU's kernel gives f[]."""
+    loss, is_target = self.new_empty(0), self.new_empty(0)
+    torch.ops.aten.multilabel_margin_loss_forward.output(self, target, reduction, output=loss, is_target=is_target)
+    return loss.view(self.shape[:-1]) if reduction == 0 else loss, is_target
+
+
 # ------------------------------------------------------------------ results in given tensors, of what is composed otherwise
 
 
