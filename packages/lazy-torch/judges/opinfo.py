@@ -38,6 +38,8 @@ LOOSER: dict[str, tuple[tuple[float, float], tuple[float, float], str]] = {
     **{f"special.bessel_{k}": ((5e-5, 2e-5), (2e-5, 1e-6), _BESSEL) for k in ("j0", "j1", "y0", "y1")},
     # Against f64 the CPU's own gradients in f32 are off by 2.8e-5, these by 3.3e-5 (six random batches of 50 frames).
     "nn.functional.ctc_loss": ((5e-3, 1e-4), (1e-7, 1e-8), "logarithms of some hundred are added up and cancel"),
+    # Against f64 the CPU's own gradients in f32 are off by 2.6e-5, these by 3.0e-5 (all samples, the solution's gradient alone).
+    "linalg.lstsq": ((5e-4, 2e-4), (1e-7, 1e-8), "the gradient is a product with pseudoinverses twice"),
     "linalg.householder_product": ((5e-4, 2e-5), (1e-7, 1e-8), "the gradient is a long chain of products of reflectors"),
     "native_layer_norm": ((5e-5, 1e-3), (1e-7, 1e-8), _ONE),
     "nn.functional.layer_norm": ((5e-5, 1e-3), (1e-7, 1e-8), _ONE),
