@@ -56,6 +56,33 @@ def equal(self: Tensor, other: Tensor) -> bool:
     return self.size() == other.size() and bool((self == other).all().item())
 
 
+# ------------------------------------------------------------------ copies of views
+
+
+@_kernel("as_strided_copy")
+def as_strided_copy(self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A copy of what a view shows of the storage, whatever of it the tensor shows."""
+    return self.as_strided(size, stride, storage_offset).clone()
+
+
+@_kernel("as_strided_scatter")
+def as_strided_scatter(self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A tensor on a copy of the storage, in which what a view shows is replaced."""
+    reach = sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True)) + 1 if self.numel() else 0
+    storage = self.as_strided((self.storage_offset() + reach,), (1,), 0).clone()
+    storage.as_strided(size, stride, storage_offset or 0).copy_(src)
+    return storage.as_strided(self.shape, self.stride(), self.storage_offset())
+
+
+@_kernel("view_copy")
+def view_copy(self: Tensor, size: Sequence[int]) -> Tensor:
+    """A copy with other dims; the CPU's kernel takes strides that no view could keep, torch's shape function does not."""
+    return self.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
+# ------------------------------------------------------------------ linear systems
+
+
 def _factors(A: Tensor) -> tuple[Tensor, Tensor]:
     LU, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(A.mT if A.is_contiguous() and not A.is_complex() else A)
     return LU, pivots
@@ -204,6 +231,9 @@ def _into(name: str, plain: Callable[..., Any]) -> None:
         return given[0] if len(given) == 1 else tuple(given)
 
 
+_into("as_strided_copy.out", as_strided_copy)
+_into("as_strided_scatter.out", as_strided_scatter)
+_into("view_copy.out", view_copy)
 _into("_linalg_det.result", linalg_det)
 _into("_linalg_slogdet.sign", linalg_slogdet)
 _into("_linalg_solve_ex.result", linalg_solve_ex)
