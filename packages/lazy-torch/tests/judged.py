@@ -1,6 +1,6 @@
 """What of torch's own databases the tests judge: every operator in single precision with one sample, and of all else some, others each day.
 
-The whole databases are judged by `nox -s opinfo` and `nox -s modules`; what is chosen here is part of that, whatever the day. A failure
+The whole databases are judged by `nox -s opinfo forms modules`; what is chosen here is part of that, whatever the day. A failure
 says which choice it is: LAZY_JUDGE_TURN makes it again. A cell with a declared gap (judges/gaps.toml) is left out here: few samples do
 not always meet what the gap is about. Two files of tests share the operators, so that two processes can run them side by side.
 """
@@ -31,13 +31,14 @@ def _judge(name: str) -> ModuleType:
 
 
 pytest.importorskip("expecttest", reason="torch's own test modules need it")
-COMMON, OPINFO, MODULES = _judge("common"), _judge("opinfo"), _judge("modules")
+COMMON, OPINFO, FORMS, MODULES = _judge("common"), _judge("opinfo"), _judge("forms"), _judge("modules")
 ALL = OPINFO.cells(dtypes=["float32"])
 # Neighbours in the database are relatives: a hundred at a time are recorded, and compiled, by one test.
 CHUNKS = [ALL[k::12] for k in range(12)]
 # By file: the second judges the other dtypes and the modules too, which take as long as two chunks.
 FIRST, SECOND = range(7), range(7, 12)
 OTHERS = OPINFO.cells(dtypes=["float64", "int64", "bool", "complex64"])[TURN % SHARES :: SHARES]
+OF_FORMS = FORMS.cells(dtypes=["float32", "int64", "complex64"])[TURN % (2 * SHARES) :: 2 * SHARES]
 OF_MODULES = MODULES.cells(dtypes=["float32"])[TURN % 4 :: 4]
 
 

@@ -53,7 +53,7 @@ def test_a_wrong_value_fails_its_cell() -> None:
 
 
 def test_declared_gaps_name_cells_that_exist() -> None:
-    for name, judge in (("opinfo", OPINFO), ("modules", MODULES)):
+    for name, judge in (("opinfo", OPINFO), ("forms", judged.FORMS), ("modules", MODULES)):
         known = {cell.name for cell in judge.cells()}
         for gap in COMMON.tomllib.loads(COMMON.GAPS.read_text()).get(name, []):
             assert set(gap["names"]) <= known, gap

@@ -20,5 +20,10 @@ def test_some_operators_in_other_dtypes_equal_the_cpu_without_falling_back() -> 
     judged.judge_all(judged.OPINFO, "opinfo", judged.OTHERS, 2)
 
 
+def test_some_operators_in_other_forms_equal_the_cpu_without_falling_back() -> None:
+    """In place, with `out=`, and on views."""
+    judged.judge_all(judged.FORMS, "forms", judged.OF_FORMS, 1)
+
+
 def test_some_modules_equal_the_cpu_without_falling_back() -> None:
     judged.judge_all(judged.MODULES, "modules", judged.OF_MODULES, 1)
