@@ -131,17 +131,18 @@ def _torch_judge(name: str, what: str) -> None:
     def run(session: nox.Session) -> None:
         _run_in(session, "judges", "python", str(_folder("torch") / "judges" / f"{name}.py"), *session.posargs)
 
-    run.__doc__ = f"{what} on the lazy device against the CPU, values and gradients (-- --dtypes float32 --match softmax selects)."
+    run.__doc__ = f"{what} on the lazy device against the CPU (-- --dtypes float32 --match softmax selects)."
 
 
 @nox.session
 def judges(session: nox.Session) -> None:
-    """Make the environment of the sessions opinfo and modules."""
+    """Make the environment of the sessions opinfo, forms and modules."""
     _install(session, ("core", "torch"))
     _build_extension(session)
 
 
 _torch_judge("opinfo", "torch's operator database")
+_torch_judge("forms", "torch's operators in place, with out= and on views,")
 _torch_judge("modules", "torch's module database")
 
 

@@ -1,5 +1,6 @@
 """NumPy's name for each core operation that it has one for."""
 
+import itertools
 import math
 
 import numpy as np
@@ -118,6 +119,30 @@ def _logsumexp(x, axes, keepdims):
     return out if keepdims else np.squeeze(out, tuple(axes))
 
 
+def _logcumsumexp(x, axis):
+    if x.dtype.kind != "c":
+        return np.logaddexp.accumulate(x, axis)
+    if x.size == 0:
+        return x
+    return np.apply_along_axis(lambda row: np.array([*itertools.accumulate(row, lambda s, v: _complex_logaddexp(v, s))], x.dtype), axis, x)
+
+
+def _complex_logaddexp(x, y):
+    """One number: the rule, case by case."""
+    small, big = (x, y) if x.real < y.real else (y, x)
+    if np.isnan(x) or np.isnan(y):
+        return complex(np.nan, np.nan)
+    if np.isinf(small.real) and small.real == big.real:
+        return small if small.real < 0 else np.log(np.exp(small) + np.exp(big))
+    return big if np.isinf(small.real - big.real) else big + np.log1p(np.exp(small - big))
+
+
+def _logaddexp(x, y):
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    return np.vectorize(_complex_logaddexp, otypes=[x.dtype])(x, y)
+
+
 def _cum_extreme(better):
     def apply(x, axis):
         moved = np.moveaxis(x, axis, -1)
@@ -204,6 +229,7 @@ REFERENCES = {
     "mul": np.multiply,
     "div": np.divide,
     "floor_div": np.floor_divide,
+    "logaddexp": _logaddexp,
     "pow": np.power,
     "shift_left": np.left_shift,
     "shift_right": np.right_shift,
@@ -230,6 +256,8 @@ REFERENCES = {
     "argmin": lambda x, axis, keepdims, dtype: np.argmin(x, axis=axis, keepdims=keepdims).astype(dtype),
     "cumsum": lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
     "cumprod": lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype),
+    "reduce_xor": _same(np.bitwise_xor.reduce),
+    "logcumsumexp": _logcumsumexp,
     "cummax": _cum_extreme(np.greater_equal),
     "cummin": _cum_extreme(np.less_equal),
     "reshape": lambda x, dims: np.reshape(x, dims),

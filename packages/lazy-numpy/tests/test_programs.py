@@ -81,6 +81,10 @@ a=np.zeros(3); np.add.at(a,[0,0,1],1); r=a
 a=np.zeros(3); np.subtract.at(a,np.array([0,0,1]),np.array([1.,2,3])); r=a
 r=np.maximum.reduce(np.arange(6).reshape(2,3),axis=None)
 r=np.hypot.reduce(np.arange(6.))
+r=np.bitwise_xor.reduce(np.arange(24).reshape(2,3,4),axis=(0,2),initial=5)
+r=np.bitwise_xor.reduce(np.arange(6,dtype='u1').reshape(2,3),axis=1,where=np.array([True,False,True]))
+r=np.bitwise_xor.reduce(np.array([True,True,True]))
+r=np.logaddexp.accumulate(np.array([[1.,-np.inf,900.],[2.,3.,901.]]),axis=1)
 r=np.logical_and.reduce(np.array([1,0,1]))
 r=np.sum(np.ones((2,3),'int8'))
 r=np.mean(np.arange(6,dtype='i4').reshape(2,3),axis=0)

@@ -67,6 +67,7 @@ CASES = {
     "tensor_scatter_update": (lambda x: tf.tensor_scatter_nd_update(x, [[1], [3]], tf.ones([2, 5])), MATRIX),
     "tensor_scatter_add": (lambda x: tf.tensor_scatter_nd_add(x, [[1, 1], [1, 1]], [2.0, 3.0]), MATRIX),
     "cumsum exclusive": (lambda x: tf.cumsum(x, 1, exclusive=True, reverse=True), MATRIX),
+    "cumulative_logsumexp": (lambda x: tf.math.cumulative_logsumexp(x, 0, reverse=True), MATRIX),
     "cumprod": (lambda x: tf.math.cumprod(x, 1), MATRIX),
     "reverse roll tile": (lambda x: tf.tile(tf.roll(tf.reverse(x, [1]), 2, 0), [2, 1]), MATRIX),
     "pad": (lambda x: tf.pad(x, [[1, 2], [0, 3]]), MATRIX),

@@ -33,9 +33,12 @@ with warnings.catch_warnings():
     from torch.utils._pytree import tree_map
 
 import lazy_core
-import lazy_torch
+from lazy_torch import awake
 
-assert lazy_torch.__version__
+# Whoever imports this may have imported torch before, which found the device: it knows of no tier then, and would run the first cells by
+# the CPU's own kernels while it imports the rest.
+lazy_core.config.tier = os.environ["LAZY_TIER"]
+awake.finish()
 # torch's samples take a device of this name for torch's own unfinished one, and ask it for a barrier before they restore random states.
 torch._lazy.mark_step = lambda *_, **__: lazy_core.barrier()
 # Samples that draw random numbers seed the generators with 42 and restore their states, which would hide that they draw any.

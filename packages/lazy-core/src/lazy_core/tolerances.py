@@ -53,6 +53,7 @@ _OPS: dict[str, Tolerance] = {
     "hypot": Tolerance(4, 0, "another formula"),
     "atan2": Tolerance(16, 0, "XLA's polynomials against the library's"),
     "logaddexp": Tolerance(32, 4, "XLA's polynomials against the library's"),
+    "logcumsumexp": Tolerance(32, 16, "XLA's polynomials, and sums in another order"),
     "floor_div": _EXACT,
     "gelu": Tolerance(64, 4, "erf and tanh of XLA"),
     "silu": Tolerance(32, 2, "exponentials of XLA"),

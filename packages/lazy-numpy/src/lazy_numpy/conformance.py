@@ -228,6 +228,7 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "prod": lambda x, axes, keepdims: np.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype),
     "max": lambda x, axes, keepdims: np.max(x, axis=axes, keepdims=keepdims),
     "min": lambda x, axes, keepdims: np.min(x, axis=axes, keepdims=keepdims),
+    "reduce_xor": lambda x, axes, keepdims: np.bitwise_xor.reduce(x, axis=axes, keepdims=keepdims),
     "any": lambda x, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims),
     "all": lambda x, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims),
     "mean": lambda x, axes, keepdims: np.mean(x, axis=axes, keepdims=keepdims),
@@ -235,6 +236,7 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "argmax": lambda x, axis, keepdims, dtype: np.argmax(x, axis=axis, keepdims=keepdims).astype(dtype),
     "argmin": lambda x, axis, keepdims, dtype: np.argmin(x, axis=axis, keepdims=keepdims).astype(dtype),
     "cumsum": lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype),
+    "logcumsumexp": lambda x, axis: np.logaddexp.accumulate(x, axis=axis),
     "cumprod": lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype),
     # shapes
     "reshape": lambda x, dims: np.reshape(x, dims),

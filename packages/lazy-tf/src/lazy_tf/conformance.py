@@ -174,6 +174,7 @@ REDUCTIONS: dict[str, Call] = {
     "argmin": _argument(tf.argmin),
     "cumprod": lambda x, *, axis: tf.math.cumprod(x, axis),
     "cumsum": lambda x, *, axis: tf.cumsum(x, axis),
+    "logcumsumexp": lambda x, *, axis: tf.math.cumulative_logsumexp(x, axis),
     "logsumexp": _reduction(tf.reduce_logsumexp),
     "max": _reduction(tf.reduce_max),
     "mean": _reduction(tf.reduce_mean),

@@ -56,6 +56,33 @@ def equal(self: Tensor, other: Tensor) -> bool:
     return self.size() == other.size() and bool((self == other).all().item())
 
 
+# ------------------------------------------------------------------ copies of views
+
+
+@_kernel("as_strided_copy")
+def as_strided_copy(self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A copy of what a view shows of the storage, whatever of it the tensor shows."""
+    return self.as_strided(size, stride, storage_offset).clone()
+
+
+@_kernel("as_strided_scatter")
+def as_strided_scatter(self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A tensor on a copy of the storage, in which what a view shows is replaced."""
+    reach = sum((n - 1) * s for n, s in zip(self.shape, self.stride(), strict=True)) + 1 if self.numel() else 0
+    storage = self.as_strided((self.storage_offset() + reach,), (1,), 0).clone()
+    storage.as_strided(size, stride, storage_offset or 0).copy_(src)
+    return storage.as_strided(self.shape, self.stride(), self.storage_offset())
+
+
+@_kernel("view_copy")
+def view_copy(self: Tensor, size: Sequence[int]) -> Tensor:
+    """A copy with other dims; the CPU's kernel takes strides that no view could keep, torch's shape function does not."""
+    return self.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
+# ------------------------------------------------------------------ linear systems
+
+
 def _factors(A: Tensor) -> tuple[Tensor, Tensor]:
     LU, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(A.mT if A.is_contiguous() and not A.is_complex() else A)
     return LU, pivots
@@ -91,16 +118,99 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return diagonal.sgn().prod(-1) * _parity(pivots), diagonal.abs().log().sum(-1), LU, pivots
 
 
+def _is_vector(A: Tensor, B: Tensor) -> bool:
+    """Whether right sides are vectors and not matrices."""
+    return B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1])
+
+
 @_kernel("_linalg_solve_ex")
 def linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(solution, LU factors, pivots, LAPACK's report) of A x = B, or of x A = B."""
     LU, pivots, info = torch.ops.aten.linalg_lu_factor_ex(A)
     if check_errors:
         torch.ops.aten._linalg_check_errors(info, "torch.linalg.solve_ex", is_matrix=A.dim() == 2)
-    vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and B.shape == A.shape[:-1])
+    vector = _is_vector(A, B)
     right = B.unsqueeze(-1) if vector else B
     found = torch.ops.aten.linalg_lu_solve(LU, pivots, right, left=left)
     return found.squeeze(-1) if vector else found, LU, pivots, info
+
+
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def _check_least_squares(A: Tensor, B: Tensor, driver: str) -> None:
+    name = "torch.linalg.lstsq"
+    if A.dim() < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if B.dim() < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if A.dtype != B.dtype:
+        raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got {A.dtype} and {B.dtype}")
+    if A.dtype not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        raise RuntimeError(f"{name}: expected a float, double or complex tensor, but got {A.dtype}")
+    if not 0 <= A.dim() - B.dim() <= 1:
+        raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1")
+    if A.shape[-2] != B.shape[-1 if _is_vector(A, B) else -2]:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
+    if driver not in _DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of ({', '.join(_DRIVERS)})")
+
+
+def _least_squares_of_full_rank(A: Tensor, B: Tensor) -> Tensor:
+    """By QR factors. A pivot of zero raises, as from LAPACK, unless the whole matrix is zero."""
+    wide = A.shape[-2] < A.shape[-1]
+    Q, R = torch.linalg.qr(A.mH if wide else A)
+    empty = (A == 0).all(-1).all(-1)
+    lost = (R.diagonal(0, -2, -1) == 0) & ~empty.unsqueeze(-1)
+    info = torch.where(lost.any(-1), lost.to(torch.int32).argmax(-1) + 1, 0).to(torch.int32)
+    torch.ops.aten._linalg_check_errors(info, "torch.linalg.lstsq", is_matrix=A.dim() == 2)
+    solve = torch.linalg.solve_triangular
+    return torch.where(empty[..., None, None], 0, Q @ solve(R.mH, B, upper=False) if wide else solve(R, Q.mH @ B, upper=True))
+
+
+@_kernel("linalg_lstsq")
+def linalg_lstsq(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(solution, squared errors, rank, singular values) of A x = b by least squares; which of them are empty depends on the driver.
+
+    All but gels drop small singular values; gelsy of LAPACK estimates them, which may count another rank where one is close to the limit.
+    """
+    driver = driver or "gelsy"
+    _check_least_squares(self, b, driver)
+    m, n = self.shape[-2:]
+    vector = _is_vector(self, b)
+    right = b.unsqueeze(-1) if vector else b
+    real = self.dtype.to_real()
+    # Four tensors even where they are empty: of one that is returned twice autograd would take both for differentiable.
+    errors, rank, values = (self.new_empty(0, dtype=dtype) for dtype in (real, torch.int64, real))
+    determined = m > n and driver != "gelsy"
+    if driver == "gels" and min(m, n):
+        found = _least_squares_of_full_rank(self, right)
+    else:
+        U, S, Vh = torch.linalg.svd(self, full_matrices=False)
+        limit = torch.finfo(real).eps * (max(m, n) if rcond is None else 1) if rcond is None or rcond < 0 else rcond
+        kept = S.gt(limit * S[..., :1])
+        inverse = torch.where(kept, torch.where(kept, S, 1).reciprocal(), 0)
+        found = Vh.mH @ (inverse.unsqueeze(-1) * (U.mH @ right))
+        if driver == "gels":
+            right = torch.zeros_like(right)  # of nothing to solve LAPACK leaves no errors
+        else:
+            rank = kept.sum(-1)
+        if driver in ("gelsd", "gelss"):
+            values = S
+            determined = determined and bool((rank == n).all().item())
+    if determined:
+        errors = (self @ found - right).abs().square().sum(-2)
+    return found.squeeze(-1) if vector else found, errors, rank, values
+
+
+@_kernel("multilabel_margin_loss_forward")
+def multilabel_margin_loss_forward(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """(losses, which classes are labels): of a single row torch's shape function gives f[1], where the CPU's kernel gives f[]."""
+    loss, is_target = self.new_empty(0), self.new_empty(0)
+    torch.ops.aten.multilabel_margin_loss_forward.output(self, target, reduction, output=loss, is_target=is_target)
+    return loss.view(self.shape[:-1]) if reduction == 0 else loss, is_target
 
 
 # ------------------------------------------------------------------ results in given tensors, of what is composed otherwise
@@ -121,9 +231,13 @@ def _into(name: str, plain: Callable[..., Any]) -> None:
         return given[0] if len(given) == 1 else tuple(given)
 
 
+_into("as_strided_copy.out", as_strided_copy)
+_into("as_strided_scatter.out", as_strided_scatter)
+_into("view_copy.out", view_copy)
 _into("_linalg_det.result", linalg_det)
 _into("_linalg_slogdet.sign", linalg_slogdet)
 _into("_linalg_solve_ex.result", linalg_solve_ex)
+_into("linalg_lstsq.out", linalg_lstsq)
 _into("linalg_eigvals.out", lambda A: torch.ops.aten.linalg_eig(A)[0])
 _into("mvlgamma.out", lambda x, p: torch.ops.aten.mvlgamma(x, p))
 _into("adaptive_avg_pool2d.out", lambda x, size: torch.ops.aten._adaptive_avg_pool2d(x, size))

@@ -434,6 +434,8 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "argmin": lambda x, axis, keepdims, dtype: torch.argmin(x, axis, keepdim=keepdims).to(_torch(dtype)),
     "cumsum": lambda x, axis: torch.cumsum(x, axis, dtype=x.dtype),
     "cumprod": lambda x, axis: torch.cumprod(x, axis, dtype=x.dtype),
+    "reduce_xor": lambda x, axes, keepdims: torch.hash_tensor(x, tuple(axes), keepdim=keepdims).to(x.dtype) if axes else x.clone(),
+    "logcumsumexp": lambda x, axis: torch.logcumsumexp(x, axis),
     "cummax": lambda x, axis: tuple(torch.cummax(x, axis)),
     "cummin": lambda x, axis: tuple(torch.cummin(x, axis)),
     "softmax": lambda x, axis: torch.softmax(x, axis),

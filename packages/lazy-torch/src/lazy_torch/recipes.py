@@ -131,6 +131,9 @@ def recipe_of(name: str) -> Recipe | None:
         source, typed = [a for a in source if a.name not in _OPTIONS], written[0]
     if derived and len(source) != len(passed):
         return None
+    at = {arguments[i].name: i for i in passed}
+    if at.keys() == {a.name for a in source}:  # some order them otherwise: polygamma(n, self), but self.polygamma_(n)
+        passed = tuple([at[a.name] for a in source])
     keywords = tuple([a.name for a in source if a.kwarg_only])
     place = {a.name: passed[k] for k, a in enumerate(source)}
     hidden = () if derived else tuple([place[n] for n in mapping.HIDDEN_WRITES.get(name, ())])

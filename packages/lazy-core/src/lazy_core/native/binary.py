@@ -46,7 +46,32 @@ def _in_single(name: str, function: Any) -> None:
 
 
 _in_single("hypot", np.hypot)
-_in_single("logaddexp", np.logaddexp)
+
+
+def logaddexp_complex(x: Array, y: Array, out: Any = None) -> Any:
+    """Counted from the operand with the larger real part, x of equal ones."""
+    less = x.real < y.real
+    small: Array = np.where(less, x, y)
+    big: Array = np.where(less, y, x)
+    with np.errstate(all="ignore"):
+        result = np.log1p(np.exp(small - big)) + big
+        result = np.where(small.real - big.real == -np.inf, big, result)
+        both = np.where(small.real < 0, small, np.log(np.exp(small) + np.exp(big)))
+    result = np.where((small.real == big.real) & np.isinf(small.real), both, result)
+    result = np.where(np.isnan(x) | np.isnan(y), x.dtype.type(complex(np.nan, np.nan)), result).astype(x.dtype, copy=False)
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+@builder("logaddexp", reuse=(0, 1))
+def logaddexp(node: Node) -> Function:
+    """Of complex numbers NumPy has none."""
+    dtype = node.inputs[0].shape.dtype
+    if kind(dtype) == "c":
+        return logaddexp_complex
+    return widening(np.logaddexp, dtype) if narrow(dtype) else np.logaddexp
 
 
 @builder("trunc_div", reuse=(0, 1))

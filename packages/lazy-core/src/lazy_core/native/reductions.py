@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Node
+from .binary import logaddexp_complex
 from .compare import truth
 from .registry import F32, INT64, Array, Function, builder, extension, kernel, narrow, wide
 
@@ -43,6 +44,7 @@ def _fold(name: str, function: Any) -> None:
 
 _fold("sum", np.add)
 _fold("prod", np.multiply)
+_fold("reduce_xor", np.bitwise_xor)
 
 
 def _extreme(name: str, function: Any) -> None:
@@ -148,6 +150,20 @@ def _scan(name: str, function: Any) -> None:
 
 _scan("cumsum", np.add)
 _scan("cumprod", np.multiply)
+
+
+@kernel("logcumsumexp")
+def logcumsumexp(x: Array, *, axis: int) -> Array:
+    """One after the other; NumPy has none of complex numbers."""
+    if x.dtype.kind != "c":
+        found: Array = np.logaddexp.accumulate(wide(x), axis).astype(x.dtype, copy=False)
+        return found
+    result = np.empty_like(x)
+    rows, totals = np.moveaxis(x, axis, 0), np.moveaxis(result, axis, 0)
+    total: Any = np.full(rows.shape[1:], -np.inf, x.dtype)
+    for place, row in enumerate(rows):
+        total = totals[place] = logaddexp_complex(row, total)
+    return result
 
 
 def _best(name: str, function: Any) -> None:

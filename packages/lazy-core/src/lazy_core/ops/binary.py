@@ -277,16 +277,34 @@ def atan2(x: Any, y: Any) -> Any:
     return lax.atan2(x, y)
 
 
-@op(samples=binary_samples(), dtypes=FLOAT)
+def _logaddexp_complex(x: Any, y: Any) -> Any:
+    less = lax.lt(lax.real(x), lax.real(y))
+    small, big = lax.select(less, x, y), lax.select(less, y, x)
+    low, high = lax.real(small), lax.real(big)
+    result = lax.add(lax.log1p(lax.exp(lax.sub(small, big))), big)
+    result = lax.select(lax.eq(lax.sub(low, high), like(low, -math.inf)), big, result)  # whatever the imaginary parts are
+    endless = lax.bitwise_and(lax.eq(low, high), lax.eq(lax.abs(low), like(low, math.inf)))
+    both = lax.select(lax.lt(low, like(low, 0)), small, lax.log(lax.add(lax.exp(small), lax.exp(big))))
+    result = lax.select(endless, both, result)
+    unknown = lax.bitwise_or(lax.ne(x, x), lax.ne(y, y))
+    return lax.select(unknown, lax.full_like(x, complex(math.nan, math.nan)), result)
+
+
+@op(samples=binary_samples(), dtypes=FLOAT + COMPLEX)
 def logaddexp(x: Any, y: Any) -> Any:
-    """log(exp(x) + exp(y)) without overflow: float[*dims], float[*dims] -> float[*dims].  XLA: Exp, Log1p.
+    """log(exp(x) + exp(y)) without overflow: float or complex[*dims], the same -> the same.  XLA: Exp, Log1p.
+
+    The imaginary part of a complex result is counted from that of the operand with the larger real part, x of equal ones: it may lie
+    beyond pi.
 
     Raises:
-        DtypeError: the dtypes differ, or are not float.
+        DtypeError: the dtypes differ, or are neither float nor complex.
         ShapeError: the dims cannot be broadcast.
     """
-    x, y = operands("logaddexp", x, y, "f", "float")
+    x, y = operands("logaddexp", x, y, "fc", "float or complex")
     dtype = x.dtype
+    if kind(x) == "c":
+        return _logaddexp_complex(x, y)
     x, y = _wide(x, y)
     apart = lax.sub(x, y)
     result = lax.add(lax.max(x, y), lax.log1p(lax.exp(lax.neg(lax.abs(apart)))))

@@ -1,6 +1,6 @@
 """Running sums, products and extremes along a dim.
 
-Owns: prefix scans.  16-bit floats are accumulated in f32.  Imports the registry and jax's lax.
+Owns: prefix scans.  16-bit floats are accumulated in f32.  Imports the registry, logaddexp and jax.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 from jax import lax
+from jax import numpy as jnp
 
 from ..errors import DtypeError
 from .arithmetic import kind, like
+from .binary import logaddexp
 from .reductions import wide
-from .registry import BOOL, NUMBER, REAL, Sample, axis_of, describe, numbers, op
+from .registry import BOOL, COMPLEX, FLOAT, NUMBER, REAL, Sample, axis_of, describe, numbers, op
 
 
 def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
@@ -69,6 +71,40 @@ def cumprod(x: Any, *, axis: int) -> Any:
         DtypeError: x is bool.
     """
     return _scan("cumprod", lax.cumprod, lax.mul, x, axis)
+
+
+def _infinite_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
+    yield from _samples(dtype, rng)
+    yield Sample((np.array([-np.inf, -np.inf, 900, 1, -np.inf, 901], np.float64).astype(dtype),), {"axis": 0})
+    yield Sample((np.array([3, np.inf, 2, np.nan, 1], np.float64).astype(dtype),), {"axis": 0})
+
+
+@op(samples=_infinite_samples, dtypes=FLOAT + COMPLEX)
+def logcumsumexp(x: Any, *, axis: int) -> Any:
+    """The logarithms of the sums of exponentials of what is up to each place: float or complex[*dims] -> the same.
+
+    Complex numbers are added one after the other by `logaddexp`, from one place to the next: imaginary parts go on beyond pi.
+
+    Attributes: axis.  XLA: a tree of Exps and Log1ps; for complex numbers a While.
+
+    Raises:
+        ShapeError: the axis is out of bounds.
+        DtypeError: x is neither float nor complex.
+    """
+    if kind(x) not in "fc":
+        raise DtypeError(f"logcumsumexp({describe(x)}): expected float or complex numbers; convert first")
+    axis = axis_of("logcumsumexp", axis, x.ndim)
+    if x.shape[axis] == 0:
+        return x
+    if kind(x) == "f":
+        return lax.convert_element_type(lax.associative_scan(logaddexp.fn, wide(x), axis=axis), x.dtype)
+
+    def step(total: Any, value: Any) -> tuple[Any, Any]:
+        total = logaddexp.fn(value, total)
+        return total, total
+
+    rows = jnp.moveaxis(x, axis, 0)
+    return jnp.moveaxis(lax.scan(step, jnp.full_like(rows[0], -np.inf), rows)[1], 0, axis)
 
 
 def _extreme(name: str, scan: Callable[..., Any], combine: Callable[..., Any], x: Any, axis: int) -> tuple[Any, Any]:

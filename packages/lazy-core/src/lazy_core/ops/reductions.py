@@ -16,7 +16,7 @@ from jax import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind, like
 from .compare import truth
-from .registry import ANY, BOOL, COMPLEX, FLOAT, NUMBER, REAL, Sample, axes_of, axis_of, describe, numbers, op
+from .registry import ANY, BOOL, COMPLEX, FLOAT, INT, NUMBER, REAL, Sample, axes_of, axis_of, describe, numbers, op
 
 Axes = Sequence[int]
 
@@ -145,6 +145,22 @@ def any_(x: Any, *, axes: Axes, keepdims: bool) -> Any:
     """
     found = axes_of("any", axes, x.ndim)
     return kept(lax.reduce_or(truth(x), found), found, keepdims)
+
+
+@op(samples=_empty_samples, dtypes=INT + BOOL)
+def reduce_xor(x: Any, *, axes: Axes, keepdims: bool) -> Any:
+    """Bits that are set in an odd number of elements: integer or bool[*dims] -> the same[*dims without axes].  XLA: Reduce(Xor).
+
+    Attributes: as for sum.
+
+    Raises:
+        ShapeError: an axis is out of bounds or named twice.
+        DtypeError: x is float or complex.
+    """
+    if kind(x) not in "biu":
+        raise DtypeError(f"reduce_xor({describe(x)}): expected integers or bool; use bitcast on others")
+    found = axes_of("reduce_xor", axes, x.ndim)
+    return kept(lax.reduce_xor(x, found), found, keepdims)
 
 
 def _count(x: Any, axes: tuple[int, ...]) -> int:

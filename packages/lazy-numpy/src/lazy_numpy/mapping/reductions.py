@@ -47,9 +47,20 @@ def _complex_extreme(x: Any, kind: str, axes: tuple[int, ...], keepdims: bool) -
     return ops.reshape(result, dims=tuple([1 if a in axes else n for a, n in enumerate(dims) if keepdims or a not in axes]))
 
 
+_REDUCE: dict[str, Any] = {
+    "sum": ops.sum,
+    "prod": ops.prod,
+    "max": ops.max,
+    "min": ops.min,
+    "any": ops.any,
+    "all": ops.all,
+    "xor": ops.reduce_xor,
+}
+
+
 @recorded("numpy.reduce")
 def _reduce(x: Any, *, kind: str, axes: tuple[int, ...], keepdims: bool, dtype: np.dtype) -> Any:
-    op = {"sum": ops.sum, "prod": ops.prod, "max": ops.max, "min": ops.min, "any": ops.any, "all": ops.all}[kind]
+    op = _REDUCE[kind]
     if kind in ("max", "min") and dtype.kind == "c":
         return _complex_extreme(x, kind, axes, keepdims)
     if kind in ("max", "min") and dtype.kind == "b":
@@ -63,8 +74,16 @@ def _reduce_where(x: Any, mask: Any, *, kind: str, axes: tuple[int, ...], keepdi
     return _reduce.composite.fn(x, kind=kind, axes=axes, keepdims=keepdims, dtype=dtype)
 
 
-_NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
-_COMBINE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or, "all": np.logical_and}
+_NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True, "xor": 0}
+_COMBINE: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+    "xor": np.bitwise_xor,
+}
 _UFUNC = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
 _fast: dict[Any, tuple[tuple[int, ...], np.dtype]] = {}
 
@@ -79,7 +98,7 @@ def reduce(
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    """One of NumPy's reductions by ufunc: kind is sum, prod, max, min, any or all."""
+    """One of NumPy's reductions by ufunc: kind is sum, prod, max, min, any, all or xor."""
     if type(a) is not ndarray:
         a = array(a)
     shape = a._shape
@@ -343,13 +362,15 @@ def _cumulate(x: Any, *, kind: str, axis: int, flat: bool, dtype: np.dtype) -> A
         byte = np.dtype(np.int8)
         result = (ops.cummax if kind == "max" else ops.cummin)(_cast(x, byte) if dtype.kind == "b" else x, axis=axis)[0]
         return _cast(result, dtype)
-    return (ops.cumsum if kind == "sum" else ops.cumprod)(x, axis=axis)
+    return {"sum": ops.cumsum, "prod": ops.cumprod, "logaddexp": ops.logcumsumexp}[kind](x, axis=axis)
 
 
 def cumulate(kind: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
-    """A running sum, prod, max or min along an axis (None: flattened)."""
+    """A running sum, prod, max, min or logaddexp along an axis (None: flattened)."""
     a = array(a)
     target = _dtype(kind, a._shape.dtype, dtype)
+    if kind == "logaddexp" and target.kind != "f":
+        raise NotLowered(f"a running {kind} in {target}")
     if target == np.float16 or (target.kind == "c" and kind in ("max", "min")):
         raise NotLowered(f"a running {kind} in {target}, which NumPy rounds at every step")
     flat = axis is None

@@ -21,7 +21,11 @@ _KIND: dict[np.ufunc, str] = {
     np.minimum: "min",
     np.logical_or: "any",
     np.logical_and: "all",
+    np.bitwise_xor: "xor",
+    np.logaddexp: "logaddexp",
 }
+_REDUCED_ONLY = frozenset({"any", "all", "xor"})
+_ACCUMULATED_ONLY = frozenset({"logaddexp"})
 
 
 def reduce(
@@ -37,8 +41,10 @@ def reduce(
     """`ufunc.reduce`."""
     kind = _KIND.get(ufunc)
     a = array(a)
-    if kind is None:
-        raise NotLowered("only the reductions of sums, products, extrema and logic are lowered")
+    if kind is None or kind in _ACCUMULATED_ONLY:
+        raise NotLowered("only the reductions of sums, products, extrema, logic and exclusive or are lowered")
+    if kind == "xor" and np.dtype(dtype or a._shape.dtype).kind not in "biu":
+        raise NotLowered("bits of numbers that are no integers")
     if kind in ("any", "all") and dtype not in (None, bool, np.bool_):
         raise NotLowered("a logical reduction with a dtype")
     if ufunc is np.add and a._shape.dtype.kind == "b" and dtype in (bool, np.bool_):
@@ -49,8 +55,8 @@ def reduce(
 def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """`ufunc.accumulate`."""
     kind = _KIND.get(ufunc)
-    if kind is None or kind in ("any", "all"):
-        raise NotLowered("only running sums, products and extrema are lowered")
+    if kind is None or kind in _REDUCED_ONLY:
+        raise NotLowered("only running sums, products, extrema and sums of exponentials are lowered")
     return reductions.cumulate(kind, a, axis, dtype, out)
 
 

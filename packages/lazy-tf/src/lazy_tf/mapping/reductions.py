@@ -97,6 +97,11 @@ def _cumprod(x: Expr, *, axis: Any, exclusive: bool, reverse: bool) -> Expr:
     return _cumulative(x, axis, exclusive, reverse, ops.cumprod, "Cumprod")
 
 
+@lower("CumulativeLogsumexp")
+def _cumulative_logsumexp(x: Expr, *, axis: Any, exclusive: bool, reverse: bool) -> Expr:
+    return _cumulative(x, axis, exclusive, reverse, ops.logcumsumexp, "CumulativeLogsumexp")
+
+
 @lower("TopKV2")
 def _top_k(x: Expr, *, k: int, index_type: np.dtype) -> tuple[Expr, Expr]:
     if x.shape.ndim == 0 or x.shape.dims[-1] < k:

@@ -1,7 +1,7 @@
-"""Rows added up in groups: embedding bags and segments.
+"""Rows looked up or added up in groups: embeddings of bounded length, embedding bags and segments.
 
-Owns: _embedding_bag* and segment_reduce with their gradients. Which group an element belongs to is found by counting the groups that have
-ended before it.
+Owns: embedding_renorm, _embedding_bag* and segment_reduce with their gradients. Which group an element belongs to is found by counting the
+groups that have ended before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,23 @@ from lazy_core.ir import Expr
 
 from . import aten
 from .promotion import BOOL, I64, Scalar, axis, cast, expand, filled, iota, math_dtype, num, operand, reshape
+from .reductions import vector_norm
 from .shapes import cut
+
+
+@aten("embedding_renorm")
+def embedding_renorm(self: Expr, indices: Expr, max_norm: float, norm_type: float) -> Expr:
+    """Rows that are looked up and longer than allowed are shortened."""
+    rows = self.shape.dims[0]
+    flat = reshape(cast(indices, I64), (indices.shape.size,))
+    hits = ops.segment_sum(filled(1, flat.shape.dims, I64), flat, num=rows)
+    wide = cast(self, math_dtype(self.shape.dtype))
+    norm = vector_norm(wide, norm_type, 1, True)
+    limit = num(max_norm, norm)
+    long = ops.logical_and(reshape(ops.gt(hits, num(0, hits)), (rows, 1)), ops.gt(norm, limit))
+    scale = ops.where(long, ops.div(limit, ops.add(norm, num(1e-7, norm))), num(1, norm))
+    return cast(ops.mul(wide, scale), self.shape.dtype)
+
 
 # ------------------------------------------------------------------ embedding bags
 

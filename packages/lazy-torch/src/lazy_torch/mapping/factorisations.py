@@ -14,7 +14,7 @@ from lazy_core.ir import Expr
 
 from . import aten
 from .linalg import conj_transposed, eigh, square, svd
-from .promotion import Scalar, cast, expand, filled, num, operand, real_of, reshape
+from .promotion import Scalar, cast, expand, filled, math_dtype, num, operand, real_of, reshape
 
 
 @aten("geqrf")
@@ -53,8 +53,9 @@ def eigvals(self: Expr) -> Expr:
 
 @aten("linalg_matrix_exp")
 def matrix_exp(self: Expr) -> Expr:
-    square("linalg.matrix_exp", self)
-    return ops.matrix_exp(self)
+    wide = cast(self, math_dtype(self.shape.dtype))  # the only one of these that torch has of half floats
+    square("linalg.matrix_exp", wide)
+    return cast(ops.matrix_exp(wide), self.shape.dtype)
 
 
 @aten("linalg_pinv.atol_rtol_tensor")

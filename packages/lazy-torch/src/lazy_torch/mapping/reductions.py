@@ -1,12 +1,14 @@
 """Reductions and scans, with torch's result dtypes: sums of integers are i64, half floats are accumulated in f32.
 
-Owns: sum, mean, prod, var/std, amax/amin, max/min without indices, any/all, norms, logsumexp, cumsum and friends.
+Owns: sum, mean, prod, var/std, amax/amin, max/min without indices, any/all, hash_tensor, norms, logsumexp, cumsum and friends.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from lazy_core import ops
 from lazy_core.errors import UnsupportedError
@@ -16,6 +18,9 @@ from . import aten
 from .compare import truth
 from .promotion import (
     BOOL,
+    C128,
+    F32,
+    F64,
     I64,
     DType,
     Scalar,
@@ -36,6 +41,7 @@ from .promotion import (
 )
 
 Dims = int | Sequence[int] | None
+U64 = np.dtype(np.uint64)
 
 
 def _sum_type(dtype: DType) -> DType:
@@ -213,6 +219,14 @@ def count_nonzero(self: Expr, dim: Dims = None) -> Expr:
     return sum(truth(self), dim)
 
 
+@aten("hash_tensor")
+def hash_tensor(self: Expr, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Expr:
+    if is_complex(self.shape.dtype):
+        raise UnsupportedError("hash_tensor of complex tensors")
+    bits = ops.bitcast(cast(self, F64), dtype=U64) if is_float(self.shape.dtype) else cast(self, U64)
+    return ops.reduce_xor(bits, axes=axes(dim, self.shape.ndim), keepdims=keepdim) if self.shape.ndim else bits
+
+
 # ------------------------------------------------------------------ norms, logsumexp
 
 
@@ -323,20 +337,9 @@ def logcumsumexp(self: Expr, dim: int) -> Expr:
     kind = float_type(self.shape.dtype)
     if self.shape.ndim == 0:
         return cast(self, kind)
-    if is_complex(kind):
-        raise UnsupportedError("logcumsumexp of complex tensors: imaginary parts go on from one sum to the next, beyond pi")
-    along = axis(dim, self.shape.ndim)
-    x = cast(cast(self, kind), math_dtype(kind))
-    n = self.shape.dims[along]
-    if n == 0:
-        return cast(self, kind)
-    # an n x n masked logsumexp: exact where a scan of exponentials would overflow
-    ndim = x.shape.ndim
-    wide = ops.expand_dims(x, axes=(along,))
-    row = ops.iota(dims=tuple(n if a == along else 1 for a in range(ndim + 1)), axis=along, dtype=I64)
-    col = ops.iota(dims=tuple(n if a == along + 1 else 1 for a in range(ndim + 1)), axis=along + 1, dtype=I64)
-    masked = ops.where(ops.le(col, row), wide, num(-math.inf, x))
-    return cast(ops.logsumexp(masked, axes=(along + 1,), keepdims=False), kind)
+    # in double precision as the CPU does: the gradient is a difference of such sums, and imaginary parts grow with every one
+    x = cast(self, C128 if is_complex(kind) else F64 if kind == F32 else kind)
+    return cast(ops.logcumsumexp(x, axis=axis(dim, self.shape.ndim)), kind)
 
 
 @aten("trace")

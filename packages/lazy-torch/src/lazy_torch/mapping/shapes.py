@@ -324,16 +324,6 @@ def select_copy(self: Expr, dim: int, index: int) -> Expr:
     return ops.squeeze(cut(self, a, at, at + 1), axes=(a,))
 
 
-@aten("as_strided_copy")
-def as_strided_copy(self: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Expr:
-    return ops.strided_read(self, layout=contiguous(self.shape.dims), view=(tuple(size), tuple(stride), storage_offset or 0))
-
-
-@aten("as_strided_scatter")
-def as_strided_scatter(self: Expr, src: Expr, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Expr:
-    return _write(self, src, (tuple(size), tuple(stride), storage_offset or 0))
-
-
 @aten("unfold_copy")
 def unfold_copy(self: Expr, dimension: int, size: int, step: int) -> Expr:
     a = axis(dimension, self.shape.ndim)
@@ -388,8 +378,8 @@ def infer_dims(size: Sequence[int], numel: int) -> tuple[int, ...]:
     return dims
 
 
-@aten("view_copy", "_unsafe_view", "_reshape_copy")
-def view_copy(self: Expr, size: Sequence[int]) -> Expr:
+@aten("_reshape_copy")
+def reshape_copy(self: Expr, size: Sequence[int]) -> Expr:
     return reshape(self, infer_dims(size, self.shape.size))
 
 
