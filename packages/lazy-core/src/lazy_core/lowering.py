@@ -2,7 +2,7 @@
 
 Owns: linearising a graph from its outputs, its structural key, running the operations' own functions in order, and where
 writes put their results.
-May import `ir`, `shape`, `errors`, `trace`.
+May import `ir`, `shape`, `errors`, `trace`, `config`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import trace
+from .config import config
 from .errors import ExecutionError, LazyError
 from .ir import Const, Expr, Leaf, Node, ScalarLeaf, post_order
 from .ops import registry
@@ -165,6 +166,15 @@ def _above(write: Node) -> dict[int, Node]:
             above[id(node)] = node
             pending.extend([e.node for e in node.inputs if e.node is not None])
     return above
+
+
+def is_exact(graph: Graph) -> bool:
+    """Whether the graph reads values of a source that asks for exact rounding, or none at all while there is such a source."""
+    if config.fast:
+        return False
+    sources = trace.current().sources
+    read = {leaf.source for leaf in graph.leaves} | {s.source for group in graph.scalars for s in group}
+    return any([getattr(sources[k], "exact", False) for k in (read or range(len(sources))) if k < len(sources)])
 
 
 def function_of(graph: Graph) -> Callable[..., tuple[Any, ...]]:
