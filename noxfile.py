@@ -179,6 +179,16 @@ def bench(session: nox.Session) -> None:
     _run_in(session, "together", "python", *command)
 
 
+@nox.session(name="numpy-peers", venv_backend="none", requires=["together"])
+def numpy_peers(session: nox.Session) -> None:
+    """The NumPy programs beside numexpr, numba and jax.numpy, cold and warm; the page of docs is written anew (-- OPTIONS for it)."""
+    needed = nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "peers")
+    _run_in(session, "together", "python", "-m", "pip", "install", "--quiet", "-c", "constraints.txt", *needed)
+    options = session.posargs or ["--json", "benchmarks/results/numpy_peers.json"]
+    _run_in(session, "together", "python", "benchmarks/numpy_peers.py", *options)
+    _run_in(session, "together", "python", "benchmarks/numpy_peers.py", "--page")
+
+
 @nox.session(venv_backend="none", requires=["together"])
 def soak(session: nox.Session) -> None:
     """Memory over a long time: flat after warm-up, for steps that repeat and for shapes that never do."""

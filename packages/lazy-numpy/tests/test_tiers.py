@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazy_core
 import lazy_numpy
-from lazy_core import allowance, compiling, scripts, tiers
+from lazy_core import allowance, compiling, scripts, tiers, watching
 from lazy_numpy import elements
 from lazy_numpy.proxy import module
 from lazy_numpy.recording import mode
@@ -28,9 +28,13 @@ def auto(monkeypatch):
     monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
     mode._scripts = scripts.Scripts()
     mode._known_sites.clear()
+    mode._doubts.clear()
+    mode._pause = watching.LONGEST_LOG
     tiers.forget()
     allowance.allowance.restart()
     allowance.allowance.spend(-1000.0)
+    with lazy_core.options(tier="native"):
+        pass  # what was spent on attempts is forgotten where the tier changes
     with lazy_core.options(tier="auto"):
         yield
     compiling.wait()
@@ -132,6 +136,51 @@ def test_a_loop_that_reads_a_scalar_each_round_is_learned(auto):
         on_both(program)
         compiling.wait()
     assert 1 <= counters()["compiles"] - before["compiles"] <= 6
+
+
+def test_a_loop_that_reads_another_part_each_round_is_learned_as_a_whole(auto):
+    """Its calls repeat and its expressions do not: what repeats is the sequence up to the read."""
+    image = np.random.default_rng(3).standard_normal((400, 400))
+
+    def program(np_):
+        a, out = np_.asarray(image), np_.zeros((396, 396))
+        for i in range(5):
+            for j in range(5):
+                out += (i - 0.3 * j) * a[i : i + 396, j : j + 396]
+        return np_.maximum(out, 0.0)
+
+    known = tiers.trials()
+
+    def whole():  # as one program, or as two if a part of it was first taken for the body of a loop
+        return sum([t.operations for t in tiers.trials() if t not in known and t.compiled_runs]) > 50
+
+    for _ in range(400):
+        on_both(program)
+        compiling.wait()
+        if whole():
+            break
+    assert whole()
+
+
+def test_a_verdict_for_compiling_is_confirmed_against_times_taken_afterwards(auto, monkeypatch):
+    """The library's times before the program came may be from when the machine was busy."""
+    monkeypatch.setattr(scripts, "_TIMED_SECONDS", 0.0)
+    claimed = scripts.Script.took
+    slow = True
+    monkeypatch.setattr(scripts.Script, "took", lambda self, seconds: claimed(self, seconds + slow))
+    known = tiers.trials()
+    rounds = 0
+    while not (new := [t for t in tiers.trials() if t not in known and t.verdict == "compiled"]):
+        on_both(lambda np_: heat(np_, 3, 300) + 1.0)
+        compiling.wait()
+        rounds += 1
+        assert rounds < 100
+    slow = False
+    for t in new:
+        t.compiled.run = 1.0
+    for _ in range(6):
+        on_both(lambda np_: heat(np_, 3, 300) + 1.0)
+    assert all(t.verdict == "native" for t in new)
 
 
 def test_a_number_that_changes_each_round_does_not_compile_each_round(auto):

@@ -193,17 +193,22 @@ def give_back_memory() -> None:
         trim(0)
 
 
-class Program:
-    """A lowered program: its StableHLO text without locations, and how to compile it."""
+# XLA's algebraic simplifier divides by multiplying with a reciprocal, and folds constants out of sums that round.
+_EXACT = {"xla_disable_hlo_passes": "algsimp"}
 
-    def __init__(self, lowered: Any) -> None:
+
+class Program:
+    """A lowered program: its StableHLO text without locations, with the options that it is compiled with, and how to compile it."""
+
+    def __init__(self, lowered: Any, exact: bool = False) -> None:
         self._lowered = lowered
-        self.text: str = lowered.as_text()
+        self._options = _EXACT if exact else None
+        self.text: str = lowered.as_text() + (f"// {_EXACT}\n" if exact else "")
 
     def compile(self) -> Executable:
         """Compile with XLA."""
         with x64(True):
-            compiled = self._lowered.compile()
+            compiled = self._lowered.compile(compiler_options=self._options)
         return Executable(compiled, compiled.runtime_executable())
 
 
@@ -248,11 +253,18 @@ def deserialise(payload: bytes) -> Executable | None:
     return Executable(call, raw)
 
 
-def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequence[int] = ()) -> Program:
-    """Trace and lower a function of arrays of these shapes; the memory of the donated arguments goes to outputs of the same shape."""
+def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequence[int] = (), exact: bool = False) -> Program:
+    """Trace and lower a function of arrays of these shapes.
+
+    Args:
+        function: computes arrays from arrays.
+        shapes: of its arguments.
+        donated: arguments whose memory goes to outputs of the same shape.
+        exact: whether every division, sum and product is to be computed as it stands.
+    """
     with x64(True):
         structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]  # type: ignore[no-untyped-call]
-        return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs))
+        return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs), exact)
 
 
 _MOST_SINGLE = 1024

@@ -134,10 +134,14 @@ class Cache:
         """The latest plans that return an expression, oldest first."""
         return list(self._by_root.get(root, ()))
 
-    def clear(self) -> None:
-        """Forget every plan and executable: what follows is compiled anew."""
+    def forget_plans(self) -> None:
+        """Forget every plan: programs are looked for anew."""
         self.plans.clear()
         self._by_root.clear()
+
+    def clear(self) -> None:
+        """Forget every plan and executable: what follows is compiled anew."""
+        self.forget_plans()
         self.structures.clear()
         self.programs.clear()
 

@@ -22,6 +22,8 @@ class Config:
     Attributes:
         tier: how pending work runs: "auto" (natively until it repeats, then whatever measures faster), "compiled" (always by XLA, at
             once) or "native" (never compiled) (`LAZY_TIER`).
+        fast: whether compiled programs may round otherwise than the library whose calls they stand for, where that asks for exactness (see
+            `ValueSource.exact`): multiply by a constant's reciprocal, take `(a + c) - c` for a (`LAZY_FAST`).
         compile_threads: how many background threads compile what repeats, in "auto" (`LAZY_COMPILE_THREADS`).
         learn_percent: the share of the running time that recording for the first time what repeats may take, in "auto"
             (`LAZY_LEARN_PERCENT`).
@@ -43,6 +45,7 @@ class Config:
     """
 
     tier: str = "auto"
+    fast: bool = False
     compile_threads: int = 1
     learn_percent: int = 20
     cut_after: int = 1_000
@@ -95,6 +98,11 @@ def _checked(name: str, value: Any) -> Any:
         if value not in TIERS:
             raise ValueError(f"tier is one of {', '.join(TIERS)}; not {value!r}")
         return value
+    if name == "fast":
+        known = {"1": True, "0": False, "true": True, "false": False}.get(str(value).lower())
+        if known is None:
+            raise ValueError(f"fast is True or False, or 1 or 0; not {value!r}")
+        return known
     if name == "cache_dir":
         return os.fspath(value)
     if name == "shadow_tolerance":

@@ -30,10 +30,11 @@ _expr_ids = itertools.count(1)
 
 
 class Operation(Protocol):
-    """What a node needs of its operation: a name and a function of arrays (see `ops.registry.Op`)."""
+    """What a node needs of its operation: a name, a function of arrays, and how it writes (see `ops.registry.Op`)."""
 
     name: str
     fn: Callable[..., Any]
+    in_place: Any
 
 
 class Attrs:

@@ -25,7 +25,7 @@ from .barrier import flush
 from .config import watch
 from .ir import Attrs, Expr
 from .scripts import NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
-from .watching import SHORTEST_SECONDS, TRACE_CALLS, TRACE_SECONDS, Watching
+from .watching import MOST_DOUBTS, SHORTEST_SECONDS, TRACE_CALLS, TRACE_SECONDS, Watching
 
 _trace = trace.current()
 _lock = _trace.lock
@@ -42,6 +42,8 @@ LONGEST_SCRIPT = 300
 # While a script is not to be deferred, its rounds go unwatched for so many seconds at a time: until its program may be there, or for long.
 WAITING_SECONDS = 2e-3
 CLOSED_SECONDS = 20e-3
+# A script whose calls come so often after others of the same trace, and never by themselves, is not what repeats.
+MOST_STRAYS = 8
 # Trying to follow a trace that turns out to be unknown takes about so long, and may take this share of the time after a head start.
 ATTEMPT_SECONDS = 50e-6
 ATTEMPTS_SHARE = 0.02
@@ -122,8 +124,11 @@ class Repeats(Watching):
             self._scripts.add(place, self._learning)
             return
         script = self._scripts.latest(place)
-        if script is not None and not script.admits() and self.catches():
-            raise Miss(place, closed=True)
+        if script is not None and self.catches():
+            if script.begun and self._worth_learning(script):
+                raise Miss(place)
+            if not script.admits():
+                raise Miss(place, closed=True)
         self._following = script
 
     def unknown(self, call: Hashable) -> None:
@@ -171,7 +176,8 @@ class Repeats(Watching):
                 return
             begin, followed = _clock(), self._following
             if self._trusted is not None:
-                self._trusted.followed(well=False)
+                if self._trusted.followed(well=False) and self._trusted.loop:
+                    self._drop(self._trusted)
                 self._trusted = None
             if _source.log:
                 flush(_DIVERTED, native=True)
@@ -180,6 +186,8 @@ class Repeats(Watching):
             self._attempts += _clock() - begin + ATTEMPT_SECONDS
             self._place = miss.place
             self._run_immediately(script)
+            if followed is not None and followed.status == NEW:
+                followed.begun = True
             if script is None and followed is not None:  # most of it may still come
                 self._expected, self._whole = followed, False
                 self.note = self._note_expected
@@ -252,6 +260,9 @@ class Repeats(Watching):
             ended: the script that has just ended, if it is known; otherwise all calls since the last trace are one.
         """
         now = _clock()
+        expected = self._expected
+        if ended is None and expected is not None and self._whole and not expected.loop and tuple(self._log) == expected.calls:
+            ended = expected
         if ended is None and self._place is not None:
             ended = self._scripts.add(self._place, Script(tuple(self._log), now - self._since, loop))
         self._place = None
@@ -287,15 +298,28 @@ class Repeats(Watching):
         self._position += 1
         if self._position == len(script.calls):
             with _lock:
-                if self._whole:
+                if self._whole and not script.loop:  # it ends at a read: if other calls come first this is another script
+                    script.took(_clock() - self._since)
+                    self.note = self._note_new
+                elif self._whole:
                     script.took(_clock() - self._since)
                     self._end_immediate(ended=script)
                 else:
                     self._end_immediate(script.loop)
 
     def _script_ended(self, script: Script) -> None:
+        script.strays += 1
+        if script.strays > MOST_STRAYS:
+            self._drop(script)
+            return
         with _lock:
             self._end_immediate(ended=script)
+
+    def _drop(self, script: Script) -> None:
+        """A script is not what repeats."""
+        if script.body is not None:
+            self._doubts[script.body] = MOST_DOUBTS
+        self._scripts.forget_tail(script)
 
     def _unplace(self) -> None:
         self._place = None
@@ -307,6 +331,7 @@ class Repeats(Watching):
             self._place = None
             self._follow()
             self._next = Script(self._cycle * rounds, self._cycle_seconds * rounds, True, OFTEN_ENOUGH)
+            self._next.body = tuple(sorted(self._cycle))
 
     def _note_skipped(self, number: int, result: Any) -> None:
         """Immediate, in a loop that is not to be deferred."""
@@ -379,6 +404,10 @@ class Repeats(Watching):
         if rest:
             self._next = Script(rest + done if script.loop else rest, script.seconds, script.loop, OFTEN_ENOUGH)
             script.calls = done
+            if script.loop:
+                self._doubt(script.body)
+                script.loop = False
+            self._next.body = script.body
         self._scripts.learned(script)
         script.learned()
         allowance.spend(COMPILE_SECONDS * len(script.calls))

@@ -23,8 +23,10 @@ _LEARNINGS = 2
 # After so many attempts to follow what comes after it that failed, so many rounds pass before the next one; then twice as many, and so on.
 _MISLED = 2
 _BARRED_ROUNDS = 50
-# Rounds that are timed natively, once the program is there, before it is tried.
+# Once the program is there and before it is tried, rounds are timed natively: so many, and for so long or so many more.
 _TIMED_ROUNDS = 2
+_TIMED_SECONDS = 0.02
+_MOST_TIMED_ROUNDS = 50
 # A script that was found faster natively is tried again after so many rounds, then after ten times as many.
 RETRY_ROUNDS = 200
 
@@ -50,16 +52,23 @@ class Script:
         plan: what core runs for the trace that it was learned as.
         needed: how often it must come before it is learned.
         loop: whether it ends where a loop's body does, rather than at a barrier or read.
+        begun: whether only its beginning is known, so that it is to be learned as a whole or not at all.
+        strays: how often its calls came last with others before them, since they came by themselves.
+        body: the calls of the loop's body, sorted, if it was learned because that repeated.
     """
 
     __slots__ = (
         "_bar",
         "_barred",
+        "_confirmed",
         "_learnings",
         "_misled",
+        "_recording",
         "_retry",
         "_rounds",
         "_timed",
+        "begun",
+        "body",
         "calls",
         "count",
         "loop",
@@ -67,6 +76,7 @@ class Script:
         "plan",
         "seconds",
         "status",
+        "strays",
     )
 
     def __init__(self, calls: tuple[int, ...], seconds: float, loop: bool = False, count: int = 1) -> None:
@@ -77,6 +87,11 @@ class Script:
         self.status = NEW
         self.plan: Plan | None = None
         self.loop = loop
+        self._recording: float | None = None  # seconds, while the verdict "compiled" is being confirmed
+        self._confirmed = False
+        self.begun = False
+        self.strays = 0
+        self.body: tuple[int, ...] | None = None
         self._rounds = self._timed = 0
         self._retry = RETRY_ROUNDS
         self._learnings = self._misled = self._barred = 0
@@ -89,22 +104,25 @@ class Script:
 
     def learned(self) -> None:
         """It was recorded."""
+        self.begun = False
         self._learnings += 1
         if self._learnings > _LEARNINGS:
             self.disappointed()
 
-    def followed(self, well: bool) -> None:
-        """What came after it was followed, to the end of a trace or not."""
+    def followed(self, well: bool) -> bool:
+        """What came after it was followed, to the end of a trace or not; returns whether it has often failed to."""
         self._misled = 0 if well else self._misled + 1
         if self._misled >= _MISLED:
             self._barred = self._bar
             self._bar *= 2
+        return self._misled >= _MISLED
 
     def learned_as(self, plan: Plan | None) -> None:
         """Core ran this plan for it."""
         if plan is not None and plan is not self.plan:
             self.plan = plan
             self._timed = 0
+            self._confirmed = False
         self.judge()
 
     def judge(self) -> None:
@@ -112,17 +130,30 @@ class Script:
         plan = self.plan
         if plan is None:
             return
-        verdict = plan.trial.verdict if plan.trial is not None else None
+        trial = plan.trial
+        verdict = trial.verdict if trial is not None else None
+        timed = self._timed >= _TIMED_ROUNDS and (self._timed >= _MOST_TIMED_ROUNDS or self._timed * self.seconds >= _TIMED_SECONDS)
+        if verdict is None:
+            self._recording = None
         if verdict == "native":
             self.status = CLOSED
-        elif verdict == "compiled" or self._timed >= _TIMED_ROUNDS:
+        elif verdict is None:
+            self.status = OPEN if timed else WAITING
+        elif trial is None or self._confirmed or not trial.measured:
             self.status = OPEN
-        else:
+        elif self._recording is None:  # the library's time is from before, when other things may have run: once more
+            self._recording = max(self.seconds - trial.native.run, 0.0)
+            self._timed = 0
             self.status = WAITING
+        elif timed:
+            trial.native_elsewhere(max(self.seconds - self._recording, 0.0))
+            self._confirmed = True
+            self.status = OPEN if trial.decide_by_times() == "compiled" else CLOSED
 
     def took(self, seconds: float) -> None:
         """It came once more, and the library took so long for it; what counts are times while nothing is being compiled."""
         self.count += 1
+        self.strays = 0
         if self.plan is not None and self.plan.executable is not None:
             self.seconds = min(self.seconds, seconds) if self._timed else seconds
             self._timed += 1
@@ -146,8 +177,9 @@ class Script:
             if self._rounds >= self._retry and self.plan is not None and self.plan.trial is not None:
                 self._retry *= 10
                 self.plan.trial.reopen()
+                self._confirmed = False
                 self.status = OPEN
-        elif self.status == NEW and self.count < self.needed and self.needed > OFTEN_ENOUGH:
+        elif self.status == NEW and (self.begun or (self.count < self.needed and self.needed > OFTEN_ENOUGH)):
             return False
         return self.status not in (WAITING, CLOSED)
 
@@ -195,12 +227,18 @@ class Scripts:
             del tails[:-_MOST_SCRIPTS]
 
     def ended(self, log: list[int]) -> Script | None:
-        """The script that the latest calls are, if it has been learned."""
+        """The script that the latest calls are, if it has been learned; one that ended at a read must be all of them."""
         for script in self._tails.get(log[-1], ()):
             size = len(script.calls)
-            if len(log) >= size and tuple(log[-size:]) == script.calls:
+            if (len(log) == size or (script.loop and len(log) > size)) and tuple(log[-size:]) == script.calls:
                 return script
         return None
+
+    def forget_tail(self, script: Script) -> None:
+        """Calls that end as it does end nothing."""
+        tails = self._tails.get(script.calls[-1], [])
+        if script in tails:
+            tails.remove(script)
 
     def clear(self) -> None:
         """Forget every place; what has been learned is still known by its calls."""

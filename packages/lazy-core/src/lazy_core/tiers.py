@@ -179,12 +179,27 @@ class Trial:
     def _judge(self) -> bool:
         if not self._blocks:
             return False
-        native, compiled = self._compared()
-        if not self._in_rounds:
-            compiled += DISPATCH_SECONDS
+        native, compiled = self._charged()
         if self._blocks >= _MOST_BLOCKS or max(native, compiled) > _CLEAR * min(native, compiled):
-            self.decide("compiled" if compiled <= _WORTH * native else "native")
+            self.decide_by_times()
         return self.verdict is not None
+
+    def _charged(self) -> tuple[float, float]:
+        """The times compared, the compiled one with what handing over costs, where rounds do not include that."""
+        native, compiled = self._compared()
+        return native, compiled if self._in_rounds else compiled + DISPATCH_SECONDS
+
+    @property
+    def measured(self) -> bool:
+        """Whether the compiled tier was timed in this process."""
+        return self._compared()[1] < float("inf")
+
+    def decide_by_times(self) -> str:
+        """Settle on the tier that took less, and return it."""
+        native, compiled = self._charged()
+        verdict = "compiled" if compiled <= _WORTH * native else "native"
+        self.decide(verdict)
+        return verdict
 
     def native_elsewhere(self, seconds: float) -> None:
         """A frontend's own library runs the same trace in so many seconds: there is no need to time the interpreter."""

@@ -91,6 +91,7 @@ class ValueSource:
         self.cut_at = self.cutter.cut_at
         self.token: object | None = object()  # replaced when a barrier begins (None) and when it ends
         self.followers: list[Follower] = []
+        self.exact = False  # whether a frontend has said that its library's rounding is part of its contract
         self.cutting = False  # whether the trace is being run because a loop's body has ended
         self.index = _trace.add_source(self)
 

@@ -26,6 +26,10 @@ SHORTEST_LOG = 32
 # So many calls without a repetition, and watching pauses for as many, then for twice as many, and so on.
 LONGEST_LOG = 4096
 LONGEST_PAUSE = 1 << 22
+# A loop is no longer looked for when its rounds have so often not been what was learned of them: they read other parts of an array each,
+# or the host reads between them.  What comes between two reads may still repeat as a whole.
+MOST_DOUBTS = 2
+_MOST_BODIES = 1000
 
 
 class Watching:
@@ -47,6 +51,7 @@ class Watching:
         self._cycle: tuple[int, ...] = ()
         self._cycle_seconds = 0.0
         self._stacks: list[Stack] = []
+        self._doubts: dict[tuple[int, ...], int] = {}  # how often a loop's body, sorted, turned out not to be what repeats
         self._pause = LONGEST_LOG
         self._skip = 0
 
@@ -124,6 +129,13 @@ class Watching:
         self._skip = calls
         self.note = self._note_paused
 
+    def _doubt(self, body: tuple[int, ...] | None) -> None:
+        """The rounds of a loop were not what was learned of them."""
+        if body is not None:
+            if len(self._doubts) > _MOST_BODIES:
+                self._doubts.clear()
+            self._doubts[body] = self._doubts.get(body, 0) + 1
+
     def _search(self) -> None:
         """Look for a loop in the log."""
         log = self._log
@@ -131,6 +143,8 @@ class Watching:
         earlier, since = self._checked, self._checked_at
         self._checked, self._checked_at = size, _clock()
         found = find_period(log) if size >= SHORTEST_LOG else None
+        if found is not None and self._doubts.get(tuple(sorted(log[-found[0] :])), 0) >= MOST_DOUBTS:
+            found = None
         if found is None:
             self._check_at = 2 * size
             if size >= LONGEST_LOG:

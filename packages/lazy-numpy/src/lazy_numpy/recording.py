@@ -29,6 +29,7 @@ class Settings:
 
 
 settings = Settings()
+values.source.exact = True
 
 mode = Repeats()
 record = values.recorder(mode)

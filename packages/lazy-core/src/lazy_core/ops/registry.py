@@ -102,6 +102,19 @@ def _bake(name: str, arg: Any) -> Any:
     )
 
 
+class InPlace(NamedTuple):
+    """A write to a part of its first operand, in that operand's memory.
+
+    Attributes:
+        write: the lowering; called as the operation's own.
+        read: the lowering of the read that gives the written part back, of the result, with the same attributes; None if the operation is
+            never lowered in another way.
+    """
+
+    write: Callable[..., Any]
+    read: Callable[..., Any] | None
+
+
 _MOST_SIGNATURES = 4096
 
 
@@ -120,9 +133,23 @@ class Op:
         attr_names: the names of its static attributes.
         rewrite: None, or what looks at the expressions that the operation is being recorded on, once for each key: it returns an expression
             that is the result already, or the operands to record it on instead.
+        in_place: None, or how a write is lowered that takes the memory of its base.
     """
 
-    __slots__ = ("__weakref__", "_inferred", "attr_names", "defaults", "doc", "dtypes", "family", "fn", "name", "rewrite", "samples")
+    __slots__ = (
+        "__weakref__",
+        "_inferred",
+        "attr_names",
+        "defaults",
+        "doc",
+        "dtypes",
+        "family",
+        "fn",
+        "in_place",
+        "name",
+        "rewrite",
+        "samples",
+    )
 
     def __init__(self, name: str, fn: Callable[..., Any], samples: Samples | None = None, dtypes: Dtypes = ANY, raw: bool = False) -> None:
         self.name = name
@@ -131,6 +158,7 @@ class Op:
         self.doc = inspect.getdoc(fn) or ""
         self.samples = samples
         self.rewrite: Callable[[tuple[Expr, ...], Attrs], Expr | tuple[Expr, ...]] | None = None
+        self.in_place: InPlace | None = None
         self.dtypes = dtypes
         keyword = [p for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]
         self.attr_names = tuple(p.name for p in keyword)

@@ -22,7 +22,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from ..ir import Attrs, Const, Expr, Node
-from .registry import Sample, op
+from .registry import InPlace, Sample, op
 
 Dims = tuple[int, ...]
 View = tuple[Dims, Dims, int]
@@ -393,6 +393,16 @@ def strided_write(base: Any, update: Any, *, layout: View, view: View) -> Any:
     Raises:
         ValueError: the layout is not dense, the view leaves the storage, or the update's dims are not the view's.
     """
+    return _write(base, update, layout, view, SELECT_SHARE)
+
+
+def _write_in_place(base: Any, update: Any, *, layout: View, view: View) -> Any:
+    """`strided_write` that XLA runs as one loop over the box, together with what computes the update, on the base's own buffer."""
+    return _write(jnp.asarray(base), jnp.asarray(update), layout, view, 1.0)
+
+
+def _write(base: Any, update: Any, layout: View, view: View, share: float) -> Any:
+    """The write, in place if the box that it changes has less than this share of the base's elements."""
     found = plan(layout, view)
     if tuple(update.shape) != view[0]:
         raise ValueError(f"strided_write: an update of dims {tuple(update.shape)} for a view of sizes {view[0]}")
@@ -408,7 +418,7 @@ def strided_write(base: Any, update: Any, *, layout: View, view: View) -> Any:
     if steps[0].kind == "slice":
         starts, limits, by = steps[0].args
         box = tuple(hi - lo for lo, hi in zip(starts, limits, strict=True))
-        if math.prod(box) < SELECT_SHARE * base.size:
+        if math.prod(box) < share * base.size:
             build = _Builder(box)
             build.slice((0,) * len(box), box, by)
             steps = (*build.steps, *steps[1:])
@@ -465,7 +475,7 @@ def _view_of(offset: tuple[Expr, ...], attributes: Attrs) -> View | None:
 
 
 def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
-    """A read of what has just been written is the update; one of other elements looks below the write."""
+    """A read of what has been written is the update, if nothing was written to these elements since."""
     layout, view = attributes.kwargs["layout"], _view_of(exprs[1:], attributes)
     base = exprs[0]
     if view is None:
@@ -483,7 +493,7 @@ def _rewrite_read(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Ex
         if not _apart(layout, below[2], view):
             break
         base = below[0]
-    return (base, *exprs[1:])
+    return exprs  # from the latest write on: reading from below would keep what that write may take the memory of
 
 
 def _rewrite_write(exprs: tuple[Expr, ...], attributes: Attrs) -> Expr | tuple[Expr, ...]:
@@ -607,3 +617,5 @@ for _op in (strided_read, strided_read_at):
     _op.rewrite = _rewrite_read
 for _op in (strided_write, strided_write_at):
     _op.rewrite = _rewrite_write
+strided_write.in_place = InPlace(_write_in_place, strided_read.fn)
+strided_write_at.in_place = InPlace(strided_write_at.fn, None)
