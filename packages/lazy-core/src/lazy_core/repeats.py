@@ -25,7 +25,7 @@ from .barrier import flush
 from .config import watch
 from .ir import Attrs, Expr
 from .scripts import NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
-from .watching import MOST_DOUBTS, SHORTEST_SECONDS, TRACE_CALLS, TRACE_SECONDS, Watching
+from .watching import MOST_DOUBTS, SHORTEST_SECONDS, SURE, TRACE_CALLS, TRACE_SECONDS, Watching
 
 _trace = trace.current()
 _lock = _trace.lock
@@ -309,17 +309,18 @@ class Repeats(Watching):
 
     def _script_ended(self, script: Script) -> None:
         script.strays += 1
-        if script.strays > MOST_STRAYS:
+        if script.strays > MOST_STRAYS and self._doubts.get(script.body or (), 0) >= 0:
             self._drop(script)
             return
         with _lock:
             self._end_immediate(ended=script)
 
     def _drop(self, script: Script) -> None:
-        """A script is not what repeats."""
-        if script.body is not None:
-            self._doubts[script.body] = MOST_DOUBTS
-        self._scripts.forget_tail(script)
+        """A script is not what repeats, unless it has been followed."""
+        if self._doubts.get(script.body or (), 0) >= 0:
+            if script.body is not None:
+                self._doubts[script.body] = MOST_DOUBTS
+            self._scripts.forget_tail(script)
 
     def _unplace(self) -> None:
         self._place = None
@@ -393,6 +394,8 @@ class Repeats(Watching):
             followed = self._following
             if followed is not None and (_source.cutting or not followed.loop):  # else the loop was left, or read from
                 followed.learned_as(plan)
+                if followed.loop and followed.body is not None:
+                    self._doubts[followed.body] = -SURE
             if self._trusted is not None:
                 self._trusted.followed(well=True)
             self._following = self._next = self._trusted = None

@@ -29,6 +29,8 @@ LONGEST_PAUSE = 1 << 22
 # A loop is no longer looked for when its rounds have so often not been what was learned of them: they read other parts of an array each,
 # or the host reads between them.  What comes between two reads may still repeat as a whole.
 MOST_DOUBTS = 2
+# A loop whose rounds have been followed is looked for whatever comes: it ends somewhere.
+SURE = 1 << 30
 _MOST_BODIES = 1000
 
 
