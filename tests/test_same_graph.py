@@ -56,14 +56,15 @@ def in_tf(x, w1, w2, target):
 PROGRAMS = {"torch": in_torch, "numpy": in_numpy, "tf": in_tf}
 
 
-def run(frontend):
-    """Results of the program in one library, and how the report changed."""
+def run(frontend, fast=True):
+    """Results of the program in one library, and how the report changed; `fast`: without NumPy's rounding, which others do not share."""
     lazy_core.barrier()
     gc.collect()
     lazy_core.reset_report()
     arguments = [frontend.from_numpy(a) for a in INPUTS]
-    results = PROGRAMS[frontend.name](*arguments)
-    lazy_core.barrier()
+    with lazy_core.options(fast=fast):
+        results = PROGRAMS[frontend.name](*arguments)
+        lazy_core.barrier()
     return [frontend.to_numpy(r) for r in results], lazy_core.report()
 
 
@@ -91,6 +92,15 @@ def test_second_and_third_library_compile_nothing(reports):
         counters = reports[name][1].counters
         assert counters["compiles"] == 0, f"{name} compiled a graph of its own; {first} has the same program"
         assert counters["canonical_hits"] == 1, name
+
+
+def test_numpys_rounding_takes_a_program_of_its_own(reports):
+    """By default a program that reads NumPy's arrays is not shared with libraries that do not ask for its rounding."""
+    if "numpy" not in reports:
+        pytest.skip("NumPy's frontend is not among those selected")
+    _, report = run(lazy_core.frontend.load("numpy"), fast=False)
+    assert report.counters["compiles"] + report.counters["disk_hits"] == 1
+    assert report.counters["canonical_hits"] == 0
 
 
 def test_results_are_the_same_numbers(reports):
