@@ -236,7 +236,7 @@ def page(found: dict[str, Any]) -> str:
         "the same program, unchanged; for the others it was ported by hand (`benchmarks/numpy_ports`), as their users write it:",
         "jax.numpy compiles the whole of it, numba runs explicit loops, numexpr the elementwise expressions.",
         "",
-        f"Measured on {found['machine']}.",
+        f"Measured on {found['machine']}.{found.get('remark', '')}",
         "",
         "![How many times as fast as NumPy, warm](numpy-benchmarks.svg)",
         "",
