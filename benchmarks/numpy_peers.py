@@ -20,12 +20,13 @@ import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from numpy_programs import Process, programs
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "numpy_peers.json"
@@ -40,7 +41,6 @@ TITLES = {"numpy": "NumPy", "lazy": "lazy-numpy", "jax": "jax.numpy", "numba": "
 def _runner(peer: str, name: str) -> Any:
     """A function that runs the program, its inputs made before; what it imports counts as cold."""
     import numpy
-    from numpy_programs import programs
 
     plain = programs(numpy)[name]
     if peer == "numpy":
@@ -82,46 +82,26 @@ def worker(peer: str, name: str) -> None:
         print(time.perf_counter() - begin, flush=True)
 
 
-class Peer:
+class Peer(Process):
     """A process that runs one program with one peer."""
 
     def __init__(self, peer: str, name: str, path: str) -> None:
         self.times: list[float] = []
         self.path = path
         environment = {**os.environ, "LAZY_CACHE_DIR": "off", "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, str(HERE / "numpy_peers.py"), "--worker", peer, name]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self._read()
-        self.cold = self._ask(path)
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the process died with status {self._process.wait()}")
-        return line
-
-    def _ask(self, line: str) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return float(self._read())
+        super().__init__([sys.executable, str(HERE / "numpy_peers.py"), "--worker", peer, name], environment)
+        self.line()  # the inputs are made
+        self.cold = self.ask(path)
 
     def run(self) -> float:
         """Run once more; returns the seconds."""
-        self.times.append(self._ask(""))
+        self.times.append(self.ask(""))
         return self.times[-1]
 
     @property
     def warm(self) -> float:
         """The shortest time of the second half of the runs."""
         return min(self.times[len(self.times) // 2 :])
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
 
 
 # ------------------------------------------------------------------ measuring
@@ -294,7 +274,6 @@ def main() -> None:
         write(json.loads(RESULTS.read_text(encoding="utf-8")))
         return
     import numpy
-    from numpy_programs import programs
 
     peers = ["numpy", *[p for p in args.peers.split(",") if p and p != "numpy"]]
     names = [n for n in args.only.split(",") if n] or list(programs(numpy))

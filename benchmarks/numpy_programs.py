@@ -248,33 +248,44 @@ def worker(lazy: bool) -> None:
         print(seconds, flush=True)
 
 
-class Worker:
-    """A process that runs programs."""
+class Process:
+    """A process that answers lines of text."""
 
-    def __init__(self, lazy: bool, environment: dict[str, str]) -> None:
-        command = [sys.executable, os.path.abspath(__file__), "--worker", "lazy" if lazy else "numpy"]
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self.names: list[str] = json.loads(self._line())
 
-    def _line(self) -> str:
+    def line(self) -> str:
+        """What it says next."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(f"a worker died with status {self._process.wait()}")
         return line
 
-    def run(self, name: str, path: str = "") -> float:
-        """Seconds that one run took."""
+    def ask(self, line: str) -> float:
+        """The seconds that it answers a line with."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{name} {path}\n")
+        self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        return float(self._line())
+        return float(self.line())
 
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
+
+
+class Worker(Process):
+    """A process that runs programs."""
+
+    def __init__(self, lazy: bool, environment: dict[str, str]) -> None:
+        super().__init__([sys.executable, os.path.abspath(__file__), "--worker", "lazy" if lazy else "numpy"], environment)
+        self.names: list[str] = json.loads(self.line())
+
+    def run(self, name: str, path: str = "") -> float:
+        """Seconds that one run took."""
+        return self.ask(f"{name} {path}")
 
 
 def measure(name: str, workers: tuple[Worker, Worker], seconds: float, folder: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazy_core
-from lazy_core import cache
+import lazy_numpy
+from lazy_core import cache, lowering
 from lazy_numpy.proxy import module
 
 LAZY = module()
@@ -124,6 +125,19 @@ def test_exactness_is_part_of_a_programs_identity():
         texts.append(next(iter(cache.cache.programs._entries)))
     assert texts[0] != texts[1]
     assert texts[0].startswith(texts[1])
+
+
+def test_what_is_remembered_of_a_graph_is_remembered_for_one_rounding():
+    """Its programs, and on disk the tier that it was found to run faster on."""
+    with lazy_core.options(tier="compiled"):
+        x = LAZY.arange(300.0) / 3.0
+        graphs = []
+        for fast in (False, True):
+            with lazy_core.options(fast=fast):
+                graphs.append(lowering.linearise([lazy_numpy.to_lazy(x).expr]))
+    assert [graph.exact for graph in graphs] == [True, False]
+    assert graphs[0].key != graphs[1].key
+    assert lowering.text_of(graphs[0]) != lowering.text_of(graphs[1])
 
 
 CONTRACTED = """

@@ -46,14 +46,12 @@ class Calls(TorchDispatchMode):
 
 
 def kept(x):
-    """A copy of a tensor in the same strides."""
+    """A copy of a tensor in the same strides, unless it shows elements more than once."""
     if not isinstance(x, torch.Tensor):
         return x
-    copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
-    if not any(stride == 0 for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1):
-        copy.copy_(x)
-        return copy
-    return x.detach().clone().as_strided(x.shape, x.clone().stride())
+    if any(stride == 0 for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1):
+        return x.detach().clone()
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x)
 
 
 def samples():
@@ -123,7 +121,7 @@ def calls():
 def on_lazy(x):
     if not isinstance(x, torch.Tensor) or (x.dim() == 0 and x.dtype == torch.float64):  # a number that became a tensor stays on the CPU
         return x
-    if any(stride == 0 for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1) or not x.is_contiguous():
+    if not x.is_contiguous():
         base = torch.as_strided(x, (x.untyped_storage().nbytes() // x.element_size(),), (1,), 0).to("lazy")
         return base.as_strided(x.shape, x.stride(), x.storage_offset())
     return x.to("lazy")

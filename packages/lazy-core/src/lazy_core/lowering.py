@@ -30,13 +30,15 @@ class Graph:
         scalars: for each kind (f, i, c) the run-time scalars that it reads, in order of first use.
         nodes: the operations, inputs first.
         outputs: the expressions that it returns, each once.
-        key: the structure without names: equal keys mean equal programs, whoever recorded them.
+        exact: whether every division, sum and product is to be computed as it stands.
+        key: the structure without names, and that: equal keys mean equal programs, whoever recorded them.
     """
 
     leaves: tuple[Leaf, ...]
     scalars: tuple[tuple[ScalarLeaf, ...], ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Expr, ...]
+    exact: bool
     key: Hashable
 
     @property
@@ -68,6 +70,8 @@ def text_of(graph: Graph) -> str | None:
         number[id(node)] = str(k)
         lines.append(f"{k} {node.op.name}({', '.join([name(e) for e in node.inputs])}) {node.attrs.key!r}")
     lines.append("return " + ", ".join([name(e) for e in graph.outputs]))
+    if graph.exact:
+        lines.append("exact")
     return "\n".join(lines)
 
 
@@ -92,7 +96,9 @@ def linearise(outputs: Sequence[Expr]) -> Graph:
         elif isinstance(item, Const):
             number[id(item)] = ("const", item.shape, item.bits)
     roots = tuple([_reference(number, e) for e in outputs])
-    return Graph(tuple(leaves), tuple([tuple(scalars[k]) for k in KINDS]), tuple(nodes), tuple(outputs), (tuple(key), roots))
+    groups = tuple([tuple(scalars[k]) for k in KINDS])
+    exact = _is_exact(leaves, groups)
+    return Graph(tuple(leaves), groups, tuple(nodes), tuple(outputs), exact, (tuple(key), roots, exact))
 
 
 def _paired(leaves: list[Leaf], outputs: Sequence[Expr]) -> list[Leaf]:
@@ -103,7 +109,8 @@ def _paired(leaves: list[Leaf], outputs: Sequence[Expr]) -> list[Leaf]:
     wanted = [_written(e) for e in outputs]
     if not any(wanted):
         return leaves
-    left = dict.fromkeys([leaf for leaf in leaves if leaf not in wanted])
+    written = set(wanted)
+    left = dict.fromkeys([leaf for leaf in leaves if leaf not in written])
     order: dict[Leaf, None] = {}
     for output, leaf in zip(outputs, wanted, strict=True):
         if leaf is None or leaf in order:
@@ -168,12 +175,12 @@ def _above(write: Node) -> dict[int, Node]:
     return above
 
 
-def is_exact(graph: Graph) -> bool:
-    """Whether the graph reads values of a source that asks for exact rounding, or none at all while there is such a source."""
+def _is_exact(leaves: Sequence[Leaf], groups: Sequence[Sequence[ScalarLeaf]]) -> bool:
+    """Whether any of these is of a source that asks for exact rounding, or there are none while there is such a source."""
     if config.fast:
         return False
     sources = trace.current().sources
-    read = {leaf.source for leaf in graph.leaves} | {s.source for group in graph.scalars for s in group}
+    read = {leaf.source for leaf in leaves} | {s.source for group in groups for s in group}
     return any([getattr(sources[k], "exact", False) for k in (read or range(len(sources))) if k < len(sources)])
 
 

@@ -27,7 +27,7 @@ _CALLBACK = re.compile(r"custom_call @xla\w*_python_\w*callback")
 
 def known(graph: lowering.Graph, donatable: Sequence[int]) -> tuple[backend.Executable, tuple[int, ...]] | None:
     """What `find` would return, if that is in memory."""
-    variants = cache.structures.get((graph.key, lowering.is_exact(graph))) or {}
+    variants = cache.structures.get(graph.key) or {}
     chosen = _variant(graph, variants, _useful(graph, donatable))
     if chosen is None:
         return None
@@ -62,8 +62,7 @@ def find(
         raise ExecutionError(
             f"compiling a trace of {len(graph.nodes)} operations (last recorded at {causes.site(graph)}) failed: {error}"
         ) from error
-    key = graph.key, lowering.is_exact(graph)
-    cache.structures.put(key, {**(cache.structures.get(key) or {}), donated: executable})
+    cache.structures.put(graph.key, {**(cache.structures.get(graph.key) or {}), donated: executable})
     return executable, donated
 
 
@@ -93,9 +92,8 @@ def _variant(
 
 def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str, unhurried: bool) -> backend.Executable:
     structure = lowering.text_of(graph)
-    exact = lowering.is_exact(graph)
     if structure is not None:
-        structure += f"\ndonate {donated}" + ("\nexact" if exact else "")
+        structure += f"\ndonate {donated}"
         text = disk.get("index", structure)
         payload = disk.get("program", text.decode()) if text is not None and _storable(text.decode()) else None
         executable = backend.deserialise(payload) if payload is not None else None
@@ -104,7 +102,7 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
             causes.remember(graph)
             return executable
     begin = time.perf_counter()
-    program = backend.lower(lowering.function_of(graph), graph.argument_shapes, donated, exact)
+    program = backend.lower(lowering.function_of(graph), graph.argument_shapes, donated, graph.exact)
     executable = cache.programs.get(program.text)
     if executable is not None:
         events.count("canonical_hits")

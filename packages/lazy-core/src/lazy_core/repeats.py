@@ -298,29 +298,30 @@ class Repeats(Watching):
         self._position += 1
         if self._position == len(script.calls):
             with _lock:
-                if self._whole and not script.loop:  # it ends at a read: if other calls come first this is another script
-                    script.took(_clock() - self._since)
-                    self.note = self._note_new
-                elif self._whole:
-                    script.took(_clock() - self._since)
-                    self._end_immediate(ended=script)
-                else:
+                if not self._whole:
                     self._end_immediate(script.loop)
+                    return
+                script.took(_clock() - self._since)
+                if script.loop:
+                    self._end_immediate(ended=script)
+                else:  # it ends at a read: if other calls come first this is another script
+                    self.note = self._note_new
 
     def _script_ended(self, script: Script) -> None:
         script.strays += 1
-        if script.strays > MOST_STRAYS and self._doubts.get(script.body or (), 0) >= 0:
-            self._drop(script)
+        if script.strays > MOST_STRAYS and self._drop(script):
             return
         with _lock:
             self._end_immediate(ended=script)
 
-    def _drop(self, script: Script) -> None:
-        """A script is not what repeats, unless it has been followed."""
-        if self._doubts.get(script.body or (), 0) >= 0:
-            if script.body is not None:
-                self._doubts[script.body] = MOST_DOUBTS
-            self._scripts.forget_tail(script)
+    def _drop(self, script: Script) -> bool:
+        """A script is not what repeats, unless it has been followed; returns whether it was dropped."""
+        if self._doubts.get(script.body or (), 0) < 0:
+            return False
+        if script.body is not None:
+            self._doubts[script.body] = MOST_DOUBTS
+        self._scripts.forget_tail(script)
+        return True
 
     def _unplace(self) -> None:
         self._place = None

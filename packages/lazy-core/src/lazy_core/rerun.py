@@ -65,11 +65,9 @@ def stepwise(outputs: Sequence[Expr], inputs: Inputs, run: Run = run_node, kept:
 
 def compiled(graph: lowering.Graph, inputs: Inputs) -> list[np.ndarray]:
     """The outputs of a graph, or of a part of the one that the inputs belong to, as one program computes them."""
-    exact = lowering.is_exact(graph)
-    found = _programs.get((graph.key, exact))
+    found = _programs.get(graph.key)
     if found is None:
-        lowered = backend.lower(lowering.function_of(graph), graph.argument_shapes, exact=exact)
-        found = _programs[graph.key, exact] = lowered.compile()
+        found = _programs[graph.key] = backend.lower(lowering.function_of(graph), graph.argument_shapes, exact=graph.exact).compile()
         while len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
     arrays = [inputs.arrays[leaf] for leaf in graph.leaves]

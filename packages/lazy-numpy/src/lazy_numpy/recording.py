@@ -29,7 +29,7 @@ class Settings:
 
 
 settings = Settings()
-values.source.exact = True
+values.source.exact = True  # how NumPy rounds is a part of what it promises
 
 mode = Repeats()
 record = values.recorder(mode)

@@ -75,7 +75,7 @@ def _reduce_where(x: Any, mask: Any, *, kind: str, axes: tuple[int, ...], keepdi
 
 
 _NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True, "xor": 0}
-_COMBINE: dict[str, np.ufunc] = {
+COMBINE: dict[str, np.ufunc] = {
     "sum": np.add,
     "prod": np.multiply,
     "max": np.maximum,
@@ -84,7 +84,6 @@ _COMBINE: dict[str, np.ufunc] = {
     "all": np.logical_and,
     "xor": np.bitwise_xor,
 }
-_UFUNC = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.logical_or: "any", np.logical_and: "all"}
 _fast: dict[Any, tuple[tuple[int, ...], np.dtype]] = {}
 
 
@@ -120,7 +119,7 @@ def reduce(
         if kind not in _NEUTRAL:
             if initial is NO_VALUE:
                 raise ValueError(
-                    f"reduction operation '{_COMBINE[kind].__name__}' does not have an identity, "
+                    f"reduction operation '{COMBINE[kind].__name__}' does not have an identity, "
                     "so to use a where mask one has to specify 'initial'"
                 )
             neutral = initial
@@ -132,7 +131,7 @@ def reduce(
         )
     result = wrap_any(value)
     if initial is not NO_VALUE and initial is not None:
-        result = _COMBINE[kind](result, target.type(initial))
+        result = COMBINE[kind](result, target.type(initial))
     return store(result, out)
 
 

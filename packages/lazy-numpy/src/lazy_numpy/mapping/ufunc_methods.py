@@ -14,16 +14,7 @@ from ..tensor import ndarray
 from . import reductions, ufuncs
 from .base import NO_VALUE, array
 
-_KIND: dict[np.ufunc, str] = {
-    np.add: "sum",
-    np.multiply: "prod",
-    np.maximum: "max",
-    np.minimum: "min",
-    np.logical_or: "any",
-    np.logical_and: "all",
-    np.bitwise_xor: "xor",
-    np.logaddexp: "logaddexp",
-}
+_KIND = {ufunc: kind for kind, ufunc in reductions.COMBINE.items()} | {np.logaddexp: "logaddexp"}
 _REDUCED_ONLY = frozenset({"any", "all", "xor"})
 _ACCUMULATED_ONLY = frozenset({"logaddexp"})
 

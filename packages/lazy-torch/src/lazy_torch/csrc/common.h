@@ -67,7 +67,7 @@ struct Array : c10::intrusive_ptr_target {
   const Geom* layout = nullptr;  // how the object's dims lie in the storage
   c10::Storage host;
   bool shared = false;  // the host memory is the object's too, or an outsider's
-  at::Tensor view;      // of the host memory, as it was read last; it is not somebody else
+  at::Tensor view;      // of the host memory, as it was read last; its reference is the array's own
   Array() = default;
   Array(PyObject* owned, const Geom* laid) : object(owned), layout(laid) {}
   explicit Array(c10::Storage bytes, bool foreign = false) : host(std::move(bytes)), shared(foreign) {}

@@ -430,6 +430,12 @@ static Refused& refused() {
   return *kept;
 }
 
+// Whether the operations of this trace are noted, since it may be worth recording another time.
+static bool is_watched() {
+  const State& s = state();
+  return s.watched.load(std::memory_order_relaxed) && s.tier.load(std::memory_order_relaxed) == State::AUTO;
+}
+
 bool at_hand(const at::Tensor& t, bool write) {
   if (!t.defined()) return true;
   if (C10_UNLIKELY(t.is_conj() || t.is_neg())) return false;
@@ -441,8 +447,7 @@ bool at_hand(const at::Tensor& t, bool write) {
 bool runs_directly() {
   const State& s = state();
   return s.immediate.load(std::memory_order_relaxed) && s.direct.load(std::memory_order_relaxed) && !s.due.load(std::memory_order_relaxed) &&
-         (!s.watched.load(std::memory_order_relaxed) || s.tier.load(std::memory_order_relaxed) != State::AUTO) &&
-         !refused().any.load(std::memory_order_relaxed);
+         !is_watched() && !refused().any.load(std::memory_order_relaxed);
 }
 
 void note_immediate(const Op& op) {
@@ -465,7 +470,7 @@ bool run_immediately(Op& op, Stack* stack) {
     if (C10_UNLIKELY(elsewhere)) return false;
   }
   using Clock = std::chrono::steady_clock;
-  const bool watched = s.watched && s.tier.load(std::memory_order_relaxed) == State::AUTO;
+  const bool watched = is_watched();
   const uint64_t signed_by = watched || refused().any.load(std::memory_order_relaxed) ? signature(op, a) : 0;
   const uint64_t shown = watched ? numbers(op, a) : 0;
   const Clock::time_point begin = watched ? Clock::now() : Clock::time_point();

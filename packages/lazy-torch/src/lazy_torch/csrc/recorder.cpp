@@ -880,8 +880,10 @@ struct Kernel final : c10::OperatorKernel {
           learned().insert(next);
           s.prefix = next;
         }
-        if (!known) s.watched_in_vain = 0;
-        if (!known) s.learning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (!known) {
+          s.watched_in_vain = 0;
+          s.learning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        }
         return true;
       }
       if (wanted) wait_for_another_time();
