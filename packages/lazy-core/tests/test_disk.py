@@ -247,7 +247,7 @@ def no_inference(folder):
         disk.shape_memory.write()
         monkeypatch.setattr(disk.shape_memory, "_setting", None)
         for op in REGISTRY.values():
-            op._inferred.clear()
+            op.forget_shapes()
         monkeypatch.setattr(Op, "_infer", lambda op, *rest: pytest.fail(f"the shape of {op.name} was inferred"))
 
     return forget
@@ -264,8 +264,8 @@ def test_second_process_infers_no_shapes(no_inference, monkeypatch):
         return convert, ops.qr.infer(operands, attrs(mode="reduced"))
 
     # Forgotten before too: other tests of this process have inferred some of these.
-    ops.convert._inferred.clear()
-    ops.qr._inferred.clear()
+    ops.convert.forget_shapes()
+    ops.qr.forget_shapes()
     before = shapes()
     no_inference(monkeypatch)
     assert shapes() == before
@@ -282,7 +282,7 @@ def test_damaged_shapes_are_inferred_anew(folder, no_inference, monkeypatch, dam
     operands = (lazy_core.Shape.of((7,), np.float32),)
     real = Op._infer
     for op in (ops.sin, ops.cos):
-        op._inferred.clear()
+        op.forget_shapes()
         op.infer(operands, NO_ATTRS)
     disk.shape_memory.write()
     (path,) = folder.glob("*/shapes")

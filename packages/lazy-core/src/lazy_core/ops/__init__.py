@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from . import registry
+from . import dims, registry
 from .registry import REGISTRY, Composite, Op, Sample, composite, op
 
 FAMILIES = (
@@ -36,6 +36,8 @@ FAMILIES = (
 
 for _family in FAMILIES:
     importlib.import_module(f"{__name__}.{_family}")
+
+dims.install()
 
 __all__ = ["FAMILIES", "REGISTRY", "Composite", "Op", "Sample", "composite", "op", "registry"]
 

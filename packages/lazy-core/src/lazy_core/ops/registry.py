@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -115,6 +115,19 @@ class InPlace(NamedTuple):
     read: Callable[..., Any] | None
 
 
+class Rule(NamedTuple):
+    """The dims of an operation's only result, from its operands' shapes and its attributes: a shortcut (see `ops.dims`).
+
+    Attributes:
+        dims: gives the dims, or None where the lowering has to be traced.
+        by_attributes: whether attributes beside `dtype` may decide the result's dtype, or whether operands are taken; if not, `dims`
+            checks all of them.
+    """
+
+    dims: Callable[[Sequence[Shape], Mapping[str, Any]], tuple[int, ...] | None]
+    by_attributes: bool = True
+
+
 _MOST_SIGNATURES = 4096
 
 
@@ -134,10 +147,12 @@ class Op:
         rewrite: None, or what looks at the expressions that the operation is being recorded on, once for each key: it returns an expression
             that is the result already, or the operands to record it on instead.
         in_place: None, or how a write is lowered that takes the memory of its base.
+        rule: None, or how the result's dims follow from the operands' without tracing the lowering.
     """
 
     __slots__ = (
         "__weakref__",
+        "_dtypes",
         "_inferred",
         "attr_names",
         "defaults",
@@ -148,6 +163,7 @@ class Op:
         "in_place",
         "name",
         "rewrite",
+        "rule",
         "samples",
     )
 
@@ -163,7 +179,9 @@ class Op:
         keyword = [p for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]
         self.attr_names = tuple(p.name for p in keyword)
         self.defaults = {p.name: p.default for p in keyword if p.default is not p.empty}
+        self.rule: Rule | None = None
         self._inferred: dict[tuple[tuple[Shape, ...], Attrs], Inferred] = {}
+        self._dtypes: dict[Hashable, np.dtype] = {}
 
     @staticmethod
     def unregistered(name: str, fn: Callable[..., Any]) -> Op:
@@ -198,14 +216,42 @@ class Op:
         found = self._inferred.get(key)
         if found is None:
             if len(self._inferred) >= _MOST_SIGNATURES:  # shapes that never repeat must not cost memory for good
-                self._inferred.clear()
-            found = _signatures.get(self, shapes, attributes) if _signatures is not None else None
+                self.forget_shapes()
+            found = self._by_rule(shapes, attributes)
+            if found is None:
+                found = _signatures.get(self, shapes, attributes) if _signatures is not None else None
             if found is None:
                 found = self._infer(shapes, attributes)
                 if _signatures is not None:
                     _signatures.put(self, shapes, attributes, found)
+            if self.rule is not None and not found[1]:
+                self._dtypes[self._sort(self.rule, shapes, attributes)] = found[0][0].dtype
             self._inferred[key] = found
         return found
+
+    def forget_shapes(self) -> None:
+        """Infer anew from now on."""
+        self._inferred.clear()
+        self._dtypes.clear()
+
+    @staticmethod
+    def _sort(rule: Rule, shapes: tuple[Shape, ...], attributes: Attrs) -> Hashable:
+        """What decides the result's dtype, and whether the lowering takes such operands and attributes at all."""
+        decides = attributes if rule.by_attributes else (attributes.kwargs.get("dtype"), *attributes.kwargs)
+        return (decides, *[s.dtype for s in shapes])
+
+    def _by_rule(self, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred | None:
+        """What the rule of dims gives, for a sort of operands that was inferred before; None if it has no answer."""
+        if self.rule is None:
+            return None
+        dtype = self._dtypes.get(self._sort(self.rule, shapes, attributes))
+        if dtype is None:
+            return None
+        try:
+            dims = self.rule.dims(shapes, attributes.kwargs)
+        except ShapeError:  # of an axis: the lowering says it in its own words
+            return None
+        return None if dims is None else ((Shape.of(dims, dtype),), False)
 
     def _infer(self, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred:
         given, needed = set(attributes.kwargs), set(self.attr_names)
