@@ -1,7 +1,9 @@
 """Interning and bit-exact keys."""
 
+import gc
 import sys
 import threading
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -97,6 +99,16 @@ def test_constants_are_interned_by_dtype_and_bits():
     assert ir.const(1, "int32") is not ir.const(1, "int64")
     assert ir.const(-1, "uint8").value == 255
     assert ir.const(2.5, ml_dtypes.bfloat16).value == 2.5
+
+
+def test_constants_that_never_come_again_are_forgotten_and_the_others_stay():
+    kept = ir.const(0.125, "float32")
+    seen = weakref.WeakSet()
+    for k in range(5 * ir._MOST_CONSTS):
+        seen.add(ir.const(1.5 + k, "float64"))
+        assert ir.const(0.125, "float32") is kept
+    gc.collect()
+    assert len(seen) <= 2 * ir._MOST_CONSTS
 
 
 def test_constant_of_no_number_is_a_clear_error():

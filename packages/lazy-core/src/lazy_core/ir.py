@@ -215,9 +215,12 @@ def attrs(**kwargs: Any) -> Attrs:
     return found
 
 
+# Two generations: constants that are used again move to the young one and keep their identity; others are forgotten with the old one.
+_MOST_CONSTS = 4096
+_const_lock = threading.Lock()
 _const_table: dict[Any, Const] = {}
-_const_fast: dict[Any, Const] = {}
-_CONST_LIMIT = 65536
+_const_old: dict[Any, Const] = {}
+_const_fast: dict[Any, Const] = {}  # of the young generation
 
 
 def const(value: Any, dtype: DTypeLike) -> Const:
@@ -248,15 +251,20 @@ def _const_slow(value: Any, dtype: np.dtype, fast: Any) -> Const:
         exact = (dtype, scalar.tobytes())
     except (TypeError, ValueError, AttributeError) as error:
         raise DtypeError(f"{value!r} is not a scalar that fits {dtype}: {error}") from error
-    found = _const_table.get(exact)
-    if found is None:
-        if len(_const_table) > _CONST_LIMIT:  # constants are small; forgetting them only costs a new id
-            _const_table.clear()
-            _const_fast.clear()
-        found = _const_table.setdefault(exact, Const(scalar))
-    if fast is not None and value == value and len(_const_fast) < _CONST_LIMIT:
-        _const_fast[fast] = found
+    with _const_lock:  # looking up and adding must be one step: two objects for one constant would be two constants
+        found = _const_table.get(exact)
+        if found is None:
+            if len(_const_table) >= _MOST_CONSTS:
+                _next_generation_of_consts()
+            found = _const_table[exact] = _const_old.get(exact) or Const(scalar)
+        if fast is not None and value == value and len(_const_fast) < _MOST_CONSTS:
+            _const_fast[fast] = found
     return found
+
+
+def _next_generation_of_consts() -> None:
+    global _const_table, _const_old, _const_fast
+    _const_old, _const_table, _const_fast = _const_table, {}, {}
 
 
 # ------------------------------------------------------------------ walks
