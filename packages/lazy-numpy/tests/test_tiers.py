@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import resource
@@ -229,6 +230,30 @@ def test_a_slower_program_is_not_used(auto, monkeypatch):
     assert counters()["recorded"] - before < 0.05 * rounds * max(t.operations for t in new)
 
 
+def relax(np_, rounds):
+    """Rounds that the host reads a number of: NumPy's own reduction is no read that anybody is told of."""
+    a = np_.zeros((120, 120))
+    a[0] = 1.0
+    for _ in range(rounds):
+        old = a.copy()
+        a[1:-1, 1:-1] = 0.25 * (old[:-2, 1:-1] + old[2:, 1:-1] + old[1:-1, :-2] + old[1:-1, 2:])
+        if np_.abs(a - old).max() < 1e-12:
+            break
+    return a
+
+
+def test_what_does_not_pay_between_reads_is_soon_left_to_numpy(auto, monkeypatch):
+    """Rounds that are followed in vain, or whose program is slower, are not begun again and again."""
+    note = tiers.Trial.note
+    monkeypatch.setattr(tiers.Trial, "note", lambda self, tier, seconds: note(self, tier, seconds * (1000 if tier == "compiled" else 1)))
+    for _ in range(12):
+        on_both(lambda np_: relax(np_, 60))
+        compiling.wait()
+    before, rounds = counters()["recorded"], 1200
+    on_both(lambda np_: relax(np_, rounds))
+    assert counters()["recorded"] - before < rounds  # of 11 operations each
+
+
 def test_the_setting_compiled_records_everything_and_native_nothing(in_form):
     with lazy_core.options(tier="compiled"):
         before = counters()
@@ -297,6 +322,22 @@ def test_views_made_in_one_form_see_writes_made_in_the_other(in_form):
     want[::-1, ::2][0, 0] = 7.0
     for got, expected in ((a, want), (rows, want[1:3]), (flipped, want[::-1, ::2]), (columns, want.T[2:])):
         np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_write_to_memory_laid_out_as_a_transposed_view_is_seen_by_all_views(in_form, order):
+    """A recorded write through a view makes its order that of the storage, of which the memory is a copy."""
+
+    def program(np_, form):
+        a = np_.array(np.arange(4.0).reshape(1, 2, 2))
+        with form("recorded"):
+            v = a.transpose(order)
+            v[[0]] = 7.0
+        with form("immediate"):
+            a[[0]] = 1.0
+        return [np.asarray(x).tolist() for x in (a, v)]
+
+    assert program(LAZY, in_form) == program(np, lambda name: contextlib.nullcontext())
 
 
 @pytest.mark.parametrize("forms", list(itertools.product(["recorded", "immediate"], repeat=3)))
@@ -501,7 +542,7 @@ def test_small_arrays_of_a_users_module_are_numpys(native):
     assert type(LAZY.zeros(3)) is np.ndarray
     assert type(LAZY.array([1.0, 2.0])) is np.ndarray
     assert type(LAZY.random.default_rng(0).normal(size=4)) is np.ndarray
-    assert type(LAZY.zeros(1000)) is lazy_numpy.ndarray
+    assert type(LAZY.zeros(1000)) is lazy_numpy.ndarray  # what is broadcast from it may be large
     assert type(lazy_numpy.zeros(3)) is lazy_numpy.ndarray
     x, w = LAZY.ones((200, 3)), LAZY.arange(3.0)
     np.testing.assert_array_equal(np.asarray(x @ w), np.full(200, 3.0))

@@ -49,6 +49,8 @@ class Cell:
         self.storage = storage
         self.alive = True
         self.writable = writable
+        if not writable:
+            root.flags.writeable = False  # it may be a copy that nobody else protects, laid out as the views are
         self.pinned = False
         self.read_only = False
         self.arrays: list[weakref.ref[Any]] = []
