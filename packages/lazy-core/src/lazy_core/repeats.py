@@ -162,8 +162,12 @@ class Repeats(Watching):
         with _lock:
             if miss.place is None or self.on or self._tier == "compiled":
                 return
-            script = self._next
-            self._next = None
+            script, followed = self._next, self._following
+            self._next = self._following = None  # what was followed ends here: not as it was known to
+            if followed is not None and followed.status != NEW and not miss.closed:
+                followed.attempts.ended(well=False)
+            if miss.closed and script is not None:  # a loop was found whose rounds are not to be deferred
+                self._doubt(script.body)
             script = self._scripts.latest(miss.place) if miss.closed or script is None else self._scripts.add(miss.place, script)
             if not miss.closed and script is not None and self._worth_learning(script):
                 if _source.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
@@ -174,9 +178,9 @@ class Repeats(Watching):
                 self.on, self.immediate = True, False
                 self.note = self._note_learned
                 return
-            begin, followed = _clock(), self._following
+            begin = _clock()
             if self._trusted is not None:
-                if self._trusted.followed(well=False) and self._trusted.loop:
+                if self._trusted.attempts_after.ended(well=False) and self._trusted.loop:
                     self._drop(self._trusted)
                 self._trusted = None
             if _source.log:
@@ -266,7 +270,7 @@ class Repeats(Watching):
         if ended is None and self._place is not None:
             ended = self._scripts.add(self._place, Script(tuple(self._log), now - self._since, loop))
         self._place = None
-        if ended is not None and ended.status != NEW:
+        if ended is not None and (ended.status != NEW or ended.attempts.left):
             if ended.admits():
                 self._follow()
                 self._trusted = ended
@@ -393,12 +397,16 @@ class Repeats(Watching):
                 self._end_immediate()
         else:
             followed = self._following
-            if followed is not None and (_source.cutting or not followed.loop):  # else the loop was left, or read from
+            # Else the loop was left, or read from: what had come of it may be faster as it comes.
+            if followed is not None and (_source.cutting or not followed.loop):
                 followed.learned_as(plan)
+                followed.attempts.ended(well=True)
                 if followed.loop and followed.body is not None:
                     self._doubts[followed.body] = -SURE
+            elif followed is not None and plan is not None and plan.trial is not None and plan.trial.verdict == "native":
+                followed.attempts.ended(well=False)
             if self._trusted is not None:
-                self._trusted.followed(well=True)
+                self._trusted.attempts_after.ended(well=True)
             self._following = self._next = self._trusted = None
         self._since = _clock()
 

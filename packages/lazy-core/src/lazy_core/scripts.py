@@ -20,7 +20,8 @@ OFTEN_ENOUGH = 2
 _DISAPPOINTED = 8
 # So many learnings may each record another trace; then they are attempts that failed.
 _LEARNINGS = 2
-# After so many attempts to follow what comes after it that failed, so many rounds pass before the next one; then twice as many, and so on.
+# After so many attempts to follow it, or what comes after it, that failed in a row, so many rounds pass before the next one; then twice as
+# many, and so on.
 _MISLED = 2
 _BARRED_ROUNDS = 50
 # Once the program is there and before it is tried, rounds are timed natively: so many, and for so long or so many more.
@@ -41,6 +42,32 @@ def place_of(target: Any, exprs: Sequence[Expr], attributes: Attrs) -> Hashable:
     return (target, attributes, *[e.skeleton for e in exprs])
 
 
+class Attempts:
+    """What became of trying something each round: after failures in a row it is left alone for a while."""
+
+    __slots__ = ("_bar", "_failed", "left")
+
+    def __init__(self) -> None:
+        self.left = 0  # rounds until the next attempt
+        self._failed = 0
+        self._bar = _BARRED_ROUNDS
+
+    def ended(self, well: bool) -> bool:
+        """An attempt was made; returns whether it was one of several in a row that failed."""
+        self._failed = 0 if well else self._failed + 1
+        if self._failed >= _MISLED:
+            self.left = self._bar
+            self._bar *= 2
+        return self._failed >= _MISLED
+
+    def bar(self) -> bool:
+        """A round comes: whether it is to pass without an attempt."""
+        if not self.left:
+            return False
+        self.left -= 1
+        return True
+
+
 class Script:
     """The calls from a place to the end of a trace.
 
@@ -53,20 +80,21 @@ class Script:
         needed: how often it must come before it is learned.
         loop: whether it ends where a loop's body does, rather than at a barrier or read.
         begun: whether only its beginning is known, so that it is to be learned as a whole or not at all.
+        attempts: to follow it.
+        attempts_after: to follow what comes after it.
         strays: how often its calls came last with others before them, since they came by themselves.
         body: the calls of the loop's body, sorted, if it was learned because that repeated.
     """
 
     __slots__ = (
-        "_bar",
-        "_barred",
         "_confirmed",
         "_learnings",
-        "_misled",
         "_recording",
         "_retry",
         "_rounds",
         "_timed",
+        "attempts",
+        "attempts_after",
         "begun",
         "body",
         "calls",
@@ -94,8 +122,8 @@ class Script:
         self.body: tuple[int, ...] | None = None
         self._rounds = self._timed = 0
         self._retry = RETRY_ROUNDS
-        self._learnings = self._misled = self._barred = 0
-        self._bar = _BARRED_ROUNDS
+        self._learnings = 0
+        self.attempts, self.attempts_after = Attempts(), Attempts()
 
     def disappointed(self) -> None:
         """Learning it failed: other calls came."""
@@ -108,14 +136,6 @@ class Script:
         self._learnings += 1
         if self._learnings > _LEARNINGS:
             self.disappointed()
-
-    def followed(self, well: bool) -> bool:
-        """What came after it was followed, to the end of a trace or not; returns whether it has often failed to."""
-        self._misled = 0 if well else self._misled + 1
-        if self._misled >= _MISLED:
-            self._barred = self._bar
-            self._bar *= 2
-        return self._misled >= _MISLED
 
     def learned_as(self, plan: Plan | None) -> None:
         """Core ran this plan for it."""
@@ -163,14 +183,14 @@ class Script:
     def pass_over(self, rounds: int) -> None:
         """So many rounds will come without being looked at."""
         self._rounds += rounds
-        self._barred = max(0, self._barred - rounds)
+        for tried in (self.attempts, self.attempts_after):
+            tried.left = max(0, tried.left - rounds)
 
     def admits(self) -> bool:
         """Whether the trace is to be deferred this time."""
         if self.status == WAITING:
             self.judge()
-        if self._barred:
-            self._barred -= 1
+        if self.attempts.bar() or self.attempts_after.bar():
             return False
         if self.status == CLOSED:
             self._rounds += 1
