@@ -1,0 +1,39 @@
+"""Scripts: when what a trace's calls were is tried again, and when it is left alone."""
+
+from __future__ import annotations
+
+from lazy_core.scripts import Attempts, Script
+
+
+def rounds_until_tried(attempts: Attempts) -> int:
+    passed = 0
+    while attempts.bar():
+        passed += 1
+    return passed
+
+
+def test_attempts_that_fail_in_a_row_become_rarer():
+    attempts, waits = Attempts(), []
+    for _ in range(8):
+        attempts.ended(well=False)
+        waits.append(rounds_until_tried(attempts))
+    assert waits[0] == 0
+    assert all(b > 1.5 * a for a, b in zip(waits[1:], waits[2:], strict=False))
+
+
+def test_one_failure_between_successes_costs_nothing():
+    attempts = Attempts()
+    for k in range(100):
+        assert not attempts.ended(well=k % 2 == 0)
+        assert rounds_until_tried(attempts) == 0
+
+
+def test_a_script_that_was_followed_in_vain_admits_nothing_for_a_while():
+    script = Script((1, 2, 3), 1e-3)
+    assert script.admits()
+    for _ in range(2):
+        script.attempts.ended(well=False)
+    left = script.attempts.left
+    assert not script.admits()
+    script.pass_over(left)  # rounds that nobody looks at count
+    assert script.admits()
