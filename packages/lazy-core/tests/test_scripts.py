@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from lazy_core.scripts import Attempts, Script
 
 
@@ -18,7 +20,7 @@ def test_attempts_that_fail_in_a_row_become_rarer():
         attempts.ended(well=False)
         waits.append(rounds_until_tried(attempts))
     assert waits[0] == 0
-    assert all(b > 1.5 * a for a, b in zip(waits[1:], waits[2:], strict=False))
+    assert all(b > 1.5 * a for a, b in itertools.pairwise(waits[1:]))
 
 
 def test_one_failure_between_successes_costs_nothing():
