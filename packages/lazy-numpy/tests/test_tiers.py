@@ -472,6 +472,46 @@ def test_slices_of_an_array_with_its_own_class_are_views(native):
         assert float(doubled[2]) == 154.0
 
 
+def columns(np_, n=150):
+    """Few large parts among many elements and small ones."""
+    a = np_.array([[float(i * j % 7) for j in range(n)] for i in range(n)]) + 50.0 * n * np_.eye(n)
+    for j in range(n):
+        a[j, j] = np_.sqrt(a[j, j] - a[j, :j] @ a[j, :j])
+        a[j + 1 :, j] = (a[j + 1 :, j] - a[j + 1 :, :j] @ a[j, :j]) / a[j, j]
+    return a
+
+
+def test_small_parts_among_few_large_ones_are_numpys(native):
+    a = columns(LAZY)
+    np.testing.assert_array_equal(np.asarray(a), columns(np))
+    assert type(a) is not lazy_numpy.ndarray
+    assert type(a[2:]) is np.ndarray
+    rest = a[2:]
+    with lazy_core.options(tier="compiled"):
+        a += 1.0
+        np.testing.assert_array_equal(np.asarray(rest), columns(np)[2:] + 1.0)
+
+
+def test_an_array_whose_large_parts_are_used_goes_on_being_lazy(native):
+    a = lazy_numpy.zeros((100, 100))
+    for i in range(300):
+        a[0, i % 100] = 1.0
+        a[1:] = a[:-1] * 0.5
+    assert type(a) is lazy_numpy.ndarray
+    assert type(a[1:]) is lazy_numpy.ndarray
+
+
+def test_a_lazy_view_that_is_held_goes_on_aliasing(native):
+    a = lazy_numpy.zeros((100, 100))
+    held = a[1:]
+    for i in range(300):
+        a[1, i % 100] += 1.0
+    assert type(held) is lazy_numpy.ndarray
+    assert float(held[0].sum()) == 300.0
+    held[0, 0] = 7.0
+    assert float(a[1, 0]) == 7.0
+
+
 # ------------------------------------------------------------------ memory of temporaries
 
 

@@ -1,9 +1,9 @@
-"""Loops over single elements of an array, at nearly NumPy's speed.
+"""Loops over single elements and small parts of an array, at nearly NumPy's speed.
 
-Owns: `speed_up`.  An array whose elements are read or written one by one while calls run immediately gets a class of its own, whose item
-methods are bound to its memory, so that Python calls NumPy with little or nothing of ours in between.  The class goes when the memory is
-about to be frozen, when calls are deferred again, and with the array.  If the array has no views, `__getitem__` is NumPy's own, so that a
-slice is a NumPy array which shows the memory; where such slices are still held, the memory stays NumPy's for good (see
+Owns: `speed_up`.  An array whose elements or small parts are read or written one by one while calls run immediately gets a class of its
+own, whose item methods are bound to its memory, so that Python calls NumPy with little or nothing of ours in between.  The class goes when
+the memory is about to be frozen, when calls are deferred again, and with the array.  If the array has no views, `__getitem__` is NumPy's
+own, so that a slice is a NumPy array which shows the memory; where such slices are still held, the memory stays NumPy's for good (see
 `cells.Cell.pinned`).  May import `cells`, `hosting`, `tensor`, `recording`.
 """
 
@@ -20,8 +20,10 @@ from . import cells, hosting
 from .recording import mode
 from .tensor import _ArrayType, ndarray
 
-# An array gets its class after so many elements; until then the general way is less work than making the class.
+# An array gets its class after so many elements and small parts; until then the general way is less work than making the class.
 OFTEN = 100
+# A large part outweighs so many of them: what is done with it may be worth recording, and no part of such an array is recorded.
+LARGE = 4
 _AGAIN = 20 * OFTEN  # and again after so many more, if the class had to go
 
 # The arrays that have a class of their own, by identity.
@@ -34,7 +36,7 @@ def speed_up(a: ndarray) -> None:
     if type(a) is not ndarray:
         return
     array = hosting.host_of(a)
-    direct = a._cell is None and array.base is None and not a._shows_value()
+    direct = array.base is None and not a._shows_value() and hosting.leave_cell(a)
     methods: dict[str, Any] = {"__slots__": (), "__module__": ndarray.__module__, "__qualname__": "ndarray"}
     # `partial` of a function in C is called without a frame and without a tuple of arguments.
     methods["__getitem__"] = partial(operator.getitem, array) if direct else _checked(array)

@@ -63,6 +63,20 @@ def cell_of(a: ndarray) -> Cell:
     return cell
 
 
+def leave_cell(a: ndarray) -> bool:
+    """Whether an array alone holds its memory: a cell whose other views are gone is given up."""
+    cell = a._cell
+    if cell is None:
+        return True
+    with lock:
+        if cell.storage is not None or cell.pinned or not (cell.alive and cell.writable) or cell.root is not a._np:
+            return False
+        if any([found is not None and found is not a and found._cell is cell for found in [r() for r in cell.arrays]]):
+            return False
+        a._cell = None
+    return True
+
+
 def root_of(array: np.ndarray) -> np.ndarray:
     """The array whose memory an array shows."""
     base = array.base

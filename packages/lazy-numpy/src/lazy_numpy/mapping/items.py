@@ -36,10 +36,13 @@ def getitem(self: ndarray, key: Any) -> Any:
             if reads >= elements.OFTEN:
                 elements.speed_up(self)
             return result
-        self._reads = 0
         size = result.size
         if size <= settings.part and (size < x.size or size <= settings.small) and (result.flags.writeable or self._stays_read_only()):
+            reads = self._reads = self._reads + 1
+            if reads >= elements.OFTEN:
+                elements.speed_up(self)
             return result
+        self._reads = max(self._reads - elements.LARGE, min(self._reads, 0))
         base = result.base
         if base is None:
             made = wrap_host(result)
@@ -100,9 +103,9 @@ def setitem(self: ndarray, key: Any, value: Any) -> None:
             if own is x:
                 raise
             own[key] = given
-        if type(given) is _ndarray:
+        if type(given) is _ndarray and given.size > settings.result:
             note = mode.note
-            if note is not None and given.size > settings.result:
+            if note is not None:
                 note(_SET, given)
         else:
             reads = self._reads = self._reads + 1
