@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,10 @@ def speed_up(a: ndarray) -> None:
     array = hosting.host_of(a)
     direct = array.base is None and not a._shows_value() and hosting.leave_cell(a)
     methods: dict[str, Any] = {"__slots__": (), "__module__": ndarray.__module__, "__qualname__": "ndarray"}
-    # `partial` of a function in C is called without a frame and without a tuple of arguments.
-    methods["__getitem__"] = partial(operator.getitem, array) if direct else _checked(array)
+    # A bound function in C is called without a frame, a tuple of arguments, or a copy of them.
+    methods["__getitem__"] = MethodType(operator.getitem, array) if direct else _checked(array)
     if not a._shows_value():
-        methods["__setitem__"] = partial(operator.setitem, array)
+        methods["__setitem__"] = MethodType(operator.setitem, array)
     made: Any = type.__new__(_ArrayType, "ndarray", (ndarray,), methods)
     key = id(a)
 
