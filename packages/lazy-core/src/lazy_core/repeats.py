@@ -29,7 +29,7 @@ from .watching import MOST_DOUBTS, SHORTEST_SECONDS, SURE, TRACE_CALLS, TRACE_SE
 
 _trace = trace.current()
 _lock = _trace.lock
-_source = values.source
+_recording = values.recording
 _clock = time.perf_counter
 
 # So many other calls for each call of a script, while it is being learned, and it is taken for a different one.
@@ -88,7 +88,7 @@ class Repeats(Watching):
         self._whole = True  # and whether from its beginning
         self._began = self._since
         self._attempts = 0.0
-        _source.followers.append(self)
+        _recording.followers.append(self)
         watch("tier", self._choose)
 
     def _choose(self) -> None:
@@ -166,7 +166,7 @@ class Repeats(Watching):
             self._next = None
             script = self._scripts.latest(miss.place) if miss.closed or script is None else self._scripts.add(miss.place, script)
             if not miss.closed and script is not None and self._worth_learning(script):
-                if _source.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
+                if _recording.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
                     flush(_DIVERTED, native=True)
                 self._learning = script
                 self._position = self._others = 0
@@ -179,10 +179,10 @@ class Repeats(Watching):
                 if self._trusted.followed(well=False) and self._trusted.loop:
                     self._drop(self._trusted)
                 self._trusted = None
-            if _source.log:
+            if _recording.log:
                 flush(_DIVERTED, native=True)
             else:
-                _source.forget_leaves()
+                _recording.forget_leaves()
             self._attempts += _clock() - begin + ATTEMPT_SECONDS
             self._place = miss.place
             self._run_immediately(script)
@@ -205,7 +205,7 @@ class Repeats(Watching):
                     self._give_up(script)
                 elif self._learning is not None:
                     if script.loop:
-                        _source.cutter.learn(_source.log)
+                        _recording.cutter.learn(_recording.log)
                     flush("the end of a trace that repeats")
             raise Miss
         self._others += 1
@@ -393,7 +393,7 @@ class Repeats(Watching):
                 self._end_immediate()
         else:
             followed = self._following
-            if followed is not None and (_source.cutting or not followed.loop):  # else the loop was left, or read from
+            if followed is not None and (_recording.cutting or not followed.loop):  # else the loop was left, or read from
                 followed.learned_as(plan)
                 if followed.loop and followed.body is not None:
                     self._doubts[followed.body] = -SURE
