@@ -10,7 +10,7 @@ tens of microseconds, and a program that does not repeat gains nothing from it. 
 A trace ends at a barrier, at a host read, and where a loop's body ends; then the next one is followed as far as it is known.  A *script*
 that came twice from one place to the end of a trace is learned the third time; while its program is being compiled, and for good if that
 turns out slower, such a trace is run immediately.  May import `watching`, `scripts`, `values`, `tiers`, `allowance`, `barrier`, `config`,
-`trace`, `ir`.
+`deferred`, `trace`, `ir`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from . import tiers, trace, values
+from . import deferred, tiers, trace, values
 from .allowance import allowance
 from .barrier import flush
 from .config import watch
@@ -146,6 +146,7 @@ class Repeats(Watching):
         known = learning or self.immediate or place in self._known_sites
         if not known and self.catches():
             raise Miss(place)
+        deferred.load()
         begin = _clock()
         found = values.record_miss(target, exprs, attributes)
         if not learning:
@@ -168,6 +169,7 @@ class Repeats(Watching):
             if not miss.closed and script is not None and self._worth_learning(script):
                 if _recording.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
                     flush(_DIVERTED, native=True)
+                deferred.load()
                 self._learning = script
                 self._position = self._others = 0
                 self._due = False

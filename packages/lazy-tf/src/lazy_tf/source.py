@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import backend, sources, tiers, trace, values
+from lazy_core import backend, deferred, sources, tiers, trace, values
 from lazy_core.allowance import allowance
 from lazy_core.barrier import Failed, flush
 from lazy_core.config import watch
@@ -147,6 +147,7 @@ def install() -> TensorFlowSource:
     """Register the source, once; only with the extension."""
     global _source
     if _source is None:
+        deferred.load()  # what is recorded for the first time is timed, and must not wait for that
         # The source of TensorFlow's values runs what TensorFlow recorded as TensorFlow would.
         values.source.native = _native  # type: ignore[method-assign]
         _source = TensorFlowSource()

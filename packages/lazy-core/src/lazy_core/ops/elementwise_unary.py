@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from .registry import COMPLEX, FLOAT, op, unary_samples
 
 
