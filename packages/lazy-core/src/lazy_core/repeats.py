@@ -76,6 +76,7 @@ class Repeats(Watching):
         self.leaving: Callable[[], None] = lambda: None
         self.catches: Callable[[], bool] = lambda: True
         self._tier = ""
+        self._each = False  # whether every call is run as it comes, whatever the tier
         self._known_sites: set[Hashable] = set()
         self._learning: Script | None = None
         self._due = False  # the script that is being learned has ended
@@ -93,7 +94,7 @@ class Repeats(Watching):
 
     def _choose(self) -> None:
         """The tier was set."""
-        tier = tiers.in_force()
+        tier = "native" if self._each else tiers.in_force()
         if tier == self._tier:
             return
         with _lock:
@@ -105,6 +106,11 @@ class Repeats(Watching):
                 self.note = None
             else:
                 self._follow()
+
+    def run_each_call(self, wanted: bool) -> None:
+        """Run every call as it comes from now on, whatever the tier, or no longer: somebody wants to be told of what happens in each."""
+        self._each = wanted
+        self._choose()
 
     @property
     def tier(self) -> str:

@@ -77,7 +77,10 @@ def _resize(self: Any, *new_shape: Any, refcheck: bool = True) -> None:
 
 
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-    if dtype is None or (isinstance(dtype, builtins_type) and issubclass(dtype, (ndarray, np.ndarray))):
+    kinds = [t for t in (dtype, type) if isinstance(t, builtins_type) and issubclass(t, (ndarray, np.ndarray))]
+    if any([t is not ndarray and t is not np.ndarray for t in kinds]):
+        raise fallback.NotLowered("an array of a class of its own is NumPy's")
+    if dtype is None or dtype in kinds:
         return shapes.as_view(self, self._get_layout())
     target = np.dtype(dtype)
     if target == self._shape.dtype:

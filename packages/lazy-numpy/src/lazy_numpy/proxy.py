@@ -2,7 +2,7 @@
 
 Owns: the proxy module (NumPy's own attributes, with the functions that make arrays replaced), the hook on `import`, and
 the rule for what is a user module: a file below a given folder that is in no site-packages and not in the standard
-library.  Libraries keep the real NumPy.  May import the mapping and `random_proxy`.
+library.  Libraries keep the real NumPy.  May import the mapping, `errors` and `random_proxy`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import fallback
+from . import errors, fallback
 from .convert import from_numpy, is_lazy
 from .immediate import dual, on_numpy, take
 from .mapping import creation, makers, shapes
@@ -157,6 +157,7 @@ def _build() -> None:
         "c_": _Joined(np.c_, columns=True),
         "load": creation.captured(np.load),
         "where": _where,
+        **errors.REPLACED,
     }
     _proxies["numpy"] = NumpyProxy(np, replaced)
 
@@ -250,7 +251,7 @@ class enabled:
                 spaces.append(space)
         top = module()
         swaps = {id(p.__real__): p for p in _proxies.values()}  # type: ignore[attr-defined]
-        for name in (*makers.MAKERS, "ndarray", "r_", "c_", "mgrid", "ogrid"):
+        for name in (*makers.MAKERS, *errors.REPLACED, "ndarray", "r_", "c_", "mgrid", "ogrid"):
             swaps[id(getattr(np, name))] = getattr(top, name)
         for space in spaces:
             for name, value in list(space.items()):
