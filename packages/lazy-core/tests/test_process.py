@@ -387,3 +387,18 @@ def test_an_interrupt_while_jax_is_imported_arrives_afterwards():
         """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.splitlines() == ["interrupted True", "[2.0, 2.0, 2.0]"]
+
+
+def test_importing_jax_draws_no_numbers_from_the_users_streams():
+    text = """
+        import random
+        import numpy as np
+        from lazy_core import deferred
+        np.random.seed(0), random.seed(0)
+        deferred.load()
+        drawn = np.random.rand(), random.random()
+        np.random.seed(0), random.seed(0)
+        print(drawn == (np.random.rand(), random.random()))
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "True\n"

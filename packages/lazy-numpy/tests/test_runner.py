@@ -238,3 +238,27 @@ def test_a_program_whose_calls_all_run_natively_does_without_jax(start, tier, tm
 def test_what_is_compiled_imports_jax_by_itself(script):
     text = "import numpy as np, sys\nx = np.arange(1e5)\nfor _ in range(3):\n    x = x + 1\nprint(x[0], 'jax' in sys.modules)\n"
     assert run(script(text)).stdout == "3.0 True\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are Unix's")
+def test_the_prompt_sees_the_lazy_numpy():
+    """Without a program, at a terminal."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "lazy_numpy"]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LAZY_TIER": "auto"}
+    )
+    os.close(theirs)
+    os.write(
+        ours,
+        b"import numpy as np\nx = np.ones(1000) * 2\ntype(x)\nprint(x.sum(), np.linalg.inv(np.zeros((2, 2))))\nfloat(x.sum())\nexit()\n",
+    )
+    shown = process.communicate(timeout=300)[0].decode()
+    os.close(ours)
+    assert process.returncode == 0
+    assert "`import numpy as np` is lazy here" in shown
+    assert "<class 'lazy_numpy.tensor.ndarray'>" in shown
+    assert "LinAlgError: Singular matrix" in shown  # and it goes on
+    assert "2000.0" in shown

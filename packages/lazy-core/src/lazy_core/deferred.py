@@ -13,6 +13,8 @@ from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     import jax as jax
     from jax import lax as lax
@@ -48,16 +50,25 @@ def load() -> None:
         return
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        import_module("jax")
+        _import()
         return
     came: list[tuple[int, FrameType | None]] = []
     signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
     try:
-        import_module("jax")
+        _import()
     finally:
         signal.signal(signal.SIGINT, handler)
     if came:
         handler(*came[0])
+
+
+def _import() -> None:
+    """Importing jax draws from NumPy's global stream, which is the user's."""
+    before = np.random.get_state()
+    try:
+        import_module("jax")
+    finally:
+        np.random.set_state(before)
 
 
 def imported() -> bool:

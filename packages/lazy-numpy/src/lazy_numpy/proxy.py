@@ -206,14 +206,19 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
     return found
 
 
+def know(root: str | None) -> None:
+    """Files below this folder are the user's."""
+    if root is not None:
+        _roots.append(os.path.join(os.path.realpath(root), ""))
+        _decided.clear()
+
+
 def install(root: str | None) -> None:
     """From now on modules below this folder, and `__main__`, get the proxy when they import NumPy."""
     global _depth
     module()
     _depth += 1
-    if root is not None:
-        _roots.append(os.path.join(os.path.realpath(root), ""))
-        _decided.clear()
+    know(root)
     builtins.__import__ = _import
 
 
