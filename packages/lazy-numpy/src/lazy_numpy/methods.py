@@ -41,9 +41,9 @@ def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    alone = len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
+    alone = len(axes) == 1 and (axes[0] is None or np.ndim(axes[0]) > 0)
     chosen = axes[0] if alone else axes
-    return shapes.transpose(self, chosen if chosen else None)
+    return shapes.transpose(self, None if chosen is None or len(chosen) == 0 else chosen)
 
 
 def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import operator
 import os
 import sys
 import sysconfig
@@ -77,17 +78,27 @@ class _Joined:
         return shapes.column_stack(arrays) if self._columns else shapes.concatenate(arrays, 0)
 
 
+_strided_by_numpy = on_numpy(np.lib.stride_tricks.as_strided)
+
+
 def _as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True) -> Any:
-    """`np.lib.stride_tricks.as_strided`: a view."""
+    """`np.lib.stride_tricks.as_strided`: a view; NumPy's own of what no layout can say."""
     from lazy_core.storage import Layout
 
-    x = lazy_array(x)
-    size = x._shape.dtype.itemsize
-    dims = x._shape.dims if shape is None else tuple(shape)
-    steps = tuple(x.strides) if strides is None else tuple(strides)
-    if any(s % size for s in steps):
-        raise fallback.NotLowered("strides that are no multiple of the element")
-    return x._view(Layout.of(dims, [s // size for s in steps], x._get_layout().offset), writeable)
+    try:
+        whole = lazy_array(x)
+    except fallback.NotLowered:
+        return _strided_by_numpy(x, shape, strides, subok, writeable)
+    size = whole._shape.dtype.itemsize
+    dims = whole._shape.dims if shape is None else tuple([operator.index(n) for n in shape])
+    steps = tuple(whole.strides) if strides is None else tuple([operator.index(s) for s in strides])
+    own = whole._get_layout()
+    ends = [(n - 1) * s // size for n, s in zip(dims, steps, strict=True)]
+    first, last = own.offset + sum([min(e, 0) for e in ends]), own.offset + sum([max(e, 0) for e in ends])
+    total = own.size if whole._value is not None else whole._storage.layout.size
+    if any([s % size for s in steps]) or (0 not in dims and (first < 0 or last >= total)):
+        return _strided_by_numpy(x, shape, strides, subok, writeable)
+    return whole._view(Layout.of(dims, [s // size for s in steps], own.offset), writeable)
 
 
 def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
@@ -104,7 +115,7 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: 
     return _as_strided(x, template.shape, steps + tuple([steps[a] for a in axes]), writeable=writeable)
 
 
-_strided = dual(_as_strided, on_numpy(np.lib.stride_tricks.as_strided))
+_strided = dual(_as_strided, _strided_by_numpy)
 
 
 # What of `numpy.testing` looks at the type of what it is given.
