@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lazy_core
+from lazy_core import cache
 
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")
@@ -129,3 +130,36 @@ def test_gradients_flow_within_torch_around_what_numpy_made():
         w = torch.ones(3, device="lazy", requires_grad=True)
         (x @ w).sum().backward()
         np.testing.assert_allclose(np.array(w.grad.tolist()), (IMAGES[:, :3] / 255).sum(axis=0), rtol=1e-5)
+
+
+def as_they_stand():
+    """For each program since the cache was cleared whether every division, sum and product in it is computed as it stands."""
+    return [plan.graph.exact for plan in cache.cache.plans.entries() if plan.graph is not None]
+
+
+def test_numpys_rounding_is_asked_for_by_numpys_arrays_and_not_by_the_import():
+    """Programs of torch and TensorFlow alone are compiled as if lazy_numpy were not there; what reads or gives NumPy's arrays is exact."""
+    with lazy_core.options(tier="compiled"), lazy_tf.device():
+        alone = {
+            "torch": lambda: torch.tensor(IMAGES, device="lazy") / 3.0,
+            "torch, no array read": lambda: torch.arange(300, dtype=torch.float32, device="lazy") / 3.0,
+            "TensorFlow": lambda: tf.constant(IMAGES) / 3.0,
+            "TensorFlow, no array read": lambda: tf.range(300.0) / 3.0,
+        }
+        a, t, v = lazy_numpy.asarray(IMAGES), torch.tensor(IMAGES, device="lazy"), tf.constant(IMAGES)
+        mixed = {
+            "NumPy alone": lambda: a / 3.0,
+            "torch reads": lambda: lazy_torch.from_lazy(a + 1) / 3.0,
+            "TensorFlow reads": lambda: lazy_tf.from_lazy(a) / 3.0,
+            "NumPy reads torch": lambda: lazy_numpy.from_lazy(t) / 3.0,
+            "NumPy reads TensorFlow": lambda: lazy_numpy.from_lazy(v / 2.0) / 3.0,
+        }
+        lazy_core.barrier()
+        for name, program in {**alone, **mixed}.items():
+            gc.collect()
+            lazy_core.barrier()
+            cache.cache.clear()
+            result = program()
+            lazy_core.barrier()
+            assert result is not None
+            assert as_they_stand() == [name in mixed], name

@@ -15,9 +15,9 @@ from lazy_core.cutting import find_period
 def clean():
     """Each test starts with nothing pending and empty caches."""
     lazy_core.barrier()
-    values.source.cutter.period = None
-    values.source.cutter.restart()
-    values.source.cut_at = values.source.cutter.cut_at
+    values.recording.cutter.period = None
+    values.recording.cutter.restart()
+    values.recording.cut_at = values.recording.cutter.cut_at
     cache.clear()
     lazy_core.reset_report()
 
@@ -85,9 +85,9 @@ def test_cuts_fall_at_the_same_places_on_every_run():
     """A second run of the same loop compiles nothing."""
     run_loop(3000)
     lazy_core.barrier()
-    values.source.cutter.period = None
-    values.source.cutter.restart()
-    values.source.cut_at = values.source.cutter.cut_at
+    values.recording.cutter.period = None
+    values.recording.cutter.restart()
+    values.recording.cut_at = values.recording.cutter.cut_at
     before = lazy_core.report().counters["compiles"]
     run_loop(3000)
     lazy_core.barrier()
@@ -109,9 +109,9 @@ def test_reads_now_and_then_do_not_recompile_again_and_again():
 def fresh_cutter():
     """Forget the loop that was known."""
     lazy_core.barrier()
-    values.source.cutter.period = None
-    values.source.cutter.restart()
-    values.source.cut_at = values.source.cutter.cut_at
+    values.recording.cutter.period = None
+    values.recording.cutter.restart()
+    values.recording.cut_at = values.recording.cutter.cut_at
 
 
 def nested_loop(rounds, inner, between, log_every=None):
@@ -168,7 +168,7 @@ def test_an_unmarked_loop_gives_what_one_with_barriers_gives_in_bounded_memory()
         longest = 0
         for _ in range(3000):
             x = values.record(ops.add, (ops.sin(values.record(ops.mul, (x, half))), half))
-            longest = max(longest, len(values.source.log))
+            longest = max(longest, len(values.recording.log))
             if mark:
                 lazy_core.barrier()
         return values.to_host(x), longest

@@ -349,3 +349,56 @@ def test_failing_execution_surfaces_at_the_read_with_the_recording_line():
     del broken
     assert values.to_host(fine).tolist() == [2, 2, 2]
     assert values.to_host(ops.add(fine, fine)).tolist() == [4, 4, 4]
+
+
+def test_importing_and_recording_nothing_does_without_jax():
+    """It is imported with the first operation that is recorded."""
+    text = """
+        import sys, lazy_core
+        lazy_core.barrier(); lazy_core.report().to_json()
+        from lazy_core import backend, native, tiers
+        tiers.in_force(), backend.device_started(), len(native.kernels())
+        print("jax" in sys.modules)
+        import numpy as np
+        lazy_core.values.to_host(lazy_core.ops.exp(lazy_core.values.from_host(np.ones(3))))
+        print("jax" in sys.modules)
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_an_interrupt_while_jax_is_imported_arrives_afterwards():
+    """Half of jax could be imported no more."""
+    text = """
+        import os, signal, sys, threading, time
+        import numpy as np
+        from lazy_core import ops, values
+        x = values.from_array(np.ones(3))
+        def interrupt():
+            while "jax" not in sys.modules:
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt, daemon=True).start()
+        try:
+            ops.add(x, x)
+        except KeyboardInterrupt:
+            print("interrupted", hasattr(sys.modules["jax"], "jit"))
+        print(values.to_host(ops.add(x, x)).tolist())
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines() == ["interrupted True", "[2.0, 2.0, 2.0]"]
+
+
+def test_importing_jax_draws_no_numbers_from_the_users_streams():
+    text = """
+        import random
+        import numpy as np
+        from lazy_core import deferred
+        np.random.seed(0), random.seed(0)
+        deferred.load()
+        drawn = np.random.rand(), random.random()
+        np.random.seed(0), random.seed(0)
+        print(drawn == (np.random.rand(), random.random()))
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "True\n"

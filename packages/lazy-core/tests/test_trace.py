@@ -85,7 +85,7 @@ def test_dead_values_are_not_outputs():
     gc.collect()
     lazy_core.barrier()
     plan = next(iter(cache.plans._entries.values()))
-    assert plan.outputs == ((0,),)
+    assert [row for row in plan.outputs if row] == [(0,)]
     assert values.to_host(z).tolist() == [4, 16]
 
 

@@ -62,7 +62,8 @@ class Swap:
 
         lazy = module()
         known: dict[int, Any] = {}
-        for real, ours in ((np, lazy), *((getattr(np, n), getattr(lazy, n)) for n in ("linalg", "fft", "random", "lib", "testing"))):
+        parts = [(getattr(np, n), getattr(lazy, n)) for n in ("linalg", "fft", "random", "lib", "testing")]
+        for real, ours in ((np, lazy), *parts, (np.lib.stride_tricks, lazy.lib.stride_tricks)):
             known[id(real)] = ours
             for name, value in vars(real).items():
                 new = getattr(ours, name, value)

@@ -18,6 +18,12 @@ LAZY = module()
 
 PROGRAMS = """
 r=np.arange(24.).reshape(4,6)[1:3,::-2]
+a=np.arange(6.); r=bytes(a[::2])
+a=np.arange(6.)+0; a.dtype=np.int64; a[0]=7; r=a
+a=np.arange(6.)+0; b=a[::2]; a.dtype='i8'; a[2]=0; r=b
+a=np.arange(6.)+0; a.dtype=np.int32; r=a
+a=np.arange(6.)+0; a.dtype='i2'; a.shape=(2,12); r=a.T
+a=np.arange(5.)+0; a.dtype=np.complex128; r=a
 a=np.arange(6.); b=a[::2]; b[:]=9; r=a
 a=np.arange(24.).reshape(4,6); b=a.T[1:3]; b+=100; r=a
 a=np.arange(24.).reshape(4,6); a.reshape(-1)[::5]=-1; r=a
@@ -378,6 +384,8 @@ OTHER_WORDS = ("r=np.ones((2,3)).sum(axis=(0,0))", "o=np.zeros(4); r=np.add(np.o
 
 # Fallbacks that are meant: data-dependent shapes, dtypes that stay NumPy's, and what has no lowering yet.
 MAY_FALL_BACK = (
+    "a.dtype=np.int32",  # elements of another size
+    "a.dtype='i2'",
     "np.hypot.reduce",
     "np.unique",
     "np.linalg.eig(",

@@ -327,3 +327,18 @@ def test_dlpack_exports_a_copy():
         assert taken[0, 0] == 0
         with pytest.raises(BufferError, match="copy"):
             a.__dlpack__(copy=False)
+
+
+def test_strides_that_no_layout_can_say_and_axes_in_an_array(compiled):
+    """Views with strides between elements, and beyond what is known of the memory, are NumPy's own."""
+    for np_ in (np, LAZY):
+        as_strided = np_.lib.stride_tricks.as_strided
+        x = np_.array(np.arange(200, dtype=np.int16))
+        within = as_strided(x, (50,), (4,))
+        within[:] = 7
+        assert x.tolist()[:4] == [7, 1, 7, 3]
+        assert as_strided(x, (3,), (1,)).tolist() == [7, 256, 1]
+        assert as_strided(x[10:], (2, 3), (2, 4)).tolist() == [[7, 7, 7], [11, 13, 15]]
+        assert as_strided(np_.array([None] * 5), (2,), (16,)).dtype == object
+        axes = np_.arange(2)
+        assert x.reshape(10, 20).transpose(axes[::-1]).shape == np_.transpose(x.reshape(10, 20), axes[::-1]).shape == (20, 10)

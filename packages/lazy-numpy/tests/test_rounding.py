@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lazy_core
 import lazy_numpy
-from lazy_core import cache, lowering
+from lazy_core import cache, ir, lowering, ops, values
 from lazy_numpy.proxy import module
 
 LAZY = module()
@@ -138,6 +138,71 @@ def test_what_is_remembered_of_a_graph_is_remembered_for_one_rounding():
     assert [graph.exact for graph in graphs] == [True, False]
     assert graphs[0].key != graphs[1].key
     assert lowering.text_of(graphs[0]) != lowering.text_of(graphs[1])
+
+
+def exact_programs():
+    """For each program that ran since the cache was cleared whether it was computed as it stands."""
+    return [plan.graph.exact for plan in cache.cache.plans.entries() if plan.graph is not None]
+
+
+def third_by_core(x):
+    return ops.div(x, ir.const(3.0, np.float64))
+
+
+NUMBERS = np.arange(1000) * 0.7
+IOTA = ir.attrs(dims=(300,), axis=0, dtype=np.dtype(np.float64))
+EXACT = {
+    "NumPy's array": lambda: LAZY.array(NUMBERS) / 3.0,
+    "NumPy's function of no array": lambda: LAZY.arange(300.0) / 3.0,
+    "core on NumPy's array": lambda: third_by_core(lazy_numpy.to_lazy(LAZY.array(NUMBERS))),
+    "core on what NumPy has pending": lambda: third_by_core(lazy_numpy.to_lazy(LAZY.array(NUMBERS) + 1.0)),
+    "NumPy on core's array": lambda: lazy_numpy.from_lazy(values.from_host(NUMBERS)) / 3.0,
+    "NumPy on what core has pending": lambda: lazy_numpy.from_lazy(third_by_core(values.from_host(NUMBERS))) + 1.0,
+}
+NOT_EXACT = {
+    "core's array": lambda: third_by_core(values.from_host(NUMBERS)),
+    "core's function of no array": lambda: third_by_core(values.record(ops.iota, (), IOTA)),
+}
+
+
+@pytest.mark.parametrize("what", [*EXACT, *NOT_EXACT])
+def test_exactly_what_reads_or_gives_numpys_arrays_is_computed_as_it_stands(what):
+    """Importing lazy_numpy changes no program of other frontends."""
+    lazy_core.barrier()
+    cache.cache.clear()
+    with lazy_core.options(tier="compiled"):
+        result = {**EXACT, **NOT_EXACT}[what]()
+        lazy_core.barrier()
+    assert result is not None
+    assert set(exact_programs()) == {what in EXACT}
+
+
+def test_one_expression_is_two_programs_for_those_who_round_and_those_who_do_not():
+    """The same operations on the same leaf, wanted by core first and by NumPy then, and the other way round."""
+    x = values.from_host(NUMBERS)
+    lazy_core.barrier()
+    for order in ((False, True), (True, False)):
+        cache.cache.clear()
+        with lazy_core.options(tier="compiled"):
+            for exact in order:
+                if exact:
+                    same_bits(lazy_numpy.from_lazy(x) / 3.0, NUMBERS / 3.0)
+                else:
+                    assert (values.to_host(third_by_core(x)) != NUMBERS / 3.0).any()
+        assert exact_programs() == list(order)
+
+
+def test_numpys_and_cores_values_are_one_trace_and_one_program():
+    lazy_core.barrier()
+    lazy_core.reset_report()
+    with lazy_core.options(tier="compiled"):
+        a, x = LAZY.array(NUMBERS), values.from_host(NUMBERS)
+        both = [a / 3.0, third_by_core(x), lazy_numpy.from_lazy(x) + a]
+        lazy_core.barrier()
+        same_bits(both[0], NUMBERS / 3.0)
+        same_bits(both[2], NUMBERS + NUMBERS)
+        same_bits(values.to_host(both[1]), NUMBERS / 3.0)
+    assert lazy_core.report().counters["barriers"] == 1
 
 
 CONTRACTED = """

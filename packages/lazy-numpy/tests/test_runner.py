@@ -185,8 +185,9 @@ def test_an_interrupt_while_it_compiles_ends_the_program_as_python_does(script):
         """
         import os, signal, threading
         import numpy as np
-        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         x = np.ones(3) + 1
+        float(x.sum())  # something has been compiled by now
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
             n = 0
             while True:
@@ -199,3 +200,65 @@ def test_an_interrupt_while_it_compiles_ends_the_program_as_python_does(script):
     )
     done = run(path)
     assert done.stdout.splitlines() == ["interrupted", "[4.0, 4.0, 4.0]"], done.stderr
+
+
+SHORT = """
+import sys
+import numpy as np
+
+rng = np.random.default_rng(0)
+x = np.linspace(0.0, 1.0, 20_000)
+grid = np.zeros((300, 200))
+grid[1:-1, 1:-1] = rng.standard_normal((298, 198))
+for _ in range(3):
+    grid[1:-1, 1:-1] += 0.2 * (grid[:-2, 1:-1] + grid[2:, 1:-1] - 2 * grid[1:-1, 1:-1])
+grid[grid > 1] = 1.0
+small = grid[:40, :40] + np.eye(40)
+total = sum(float(v) for v in x[:50])
+parts = [np.sort(x)[::-1].copy(), np.where(x > 0.5, x, -x), np.fft.rfft(x).real, np.cumsum(x), x.reshape(200, 100).T @ x.reshape(200, 100)]
+found = [p.sum() for p in parts] + [np.linalg.solve(small, small[0]).sum(), np.median(x), np.unique(np.round(x, 2)).size, grid.std(), total]
+x[np.argsort(-x)[:3]] = 0
+print(np.array2string(np.array(found, float), precision=6), x.argmax(), np.einsum("ij->j", grid).shape)
+"""
+
+
+@pytest.mark.parametrize("tier", ["auto", "native"])
+@pytest.mark.parametrize("start", [["-m", "lazy_numpy"], ["-m", "lazy_core.cli", "run"]], ids=["runner", "command"])
+def test_a_program_whose_calls_all_run_natively_does_without_jax(start, tier, tmp_path):
+    """Importing it takes longer than many scripts; the command and its report need none either."""
+    path = tmp_path / "short.py"
+    path.write_text(SHORT + "print('jax' in sys.modules, file=sys.stderr)\n")
+    plain = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "LAZY_TIER": tier, "LAZY_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, *start, str(path)], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == plain.stdout
+    assert done.stderr.splitlines()[0] == "False"
+
+
+def test_what_is_compiled_imports_jax_by_itself(script):
+    text = "import numpy as np, sys\nx = np.arange(1e5)\nfor _ in range(3):\n    x = x + 1\nprint(x[0], 'jax' in sys.modules)\n"
+    assert run(script(text)).stdout == "3.0 True\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are Unix's")
+def test_the_prompt_sees_the_lazy_numpy():
+    """Without a program, at a terminal."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "lazy_numpy"]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "LAZY_TIER": "auto"}
+    )
+    os.close(theirs)
+    os.write(
+        ours,
+        b"import numpy as np\nx = np.ones(10_000) * 2\ntype(x)\nprint(x.sum(), np.linalg.inv(np.zeros((2, 2))))\nfloat(x.sum())\nexit()\n",
+    )
+    shown = process.communicate(timeout=300)[0].decode()
+    os.close(ours)
+    assert process.returncode == 0
+    assert "`import numpy as np` is lazy here" in shown
+    assert "<class 'lazy_numpy.tensor.ndarray'>" in shown
+    assert "LinAlgError: Singular matrix" in shown  # and it goes on
+    assert "20000.0" in shown

@@ -2,7 +2,7 @@
 
 Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
 context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
-import `background`, `errors`, `ir` and `shape`.
+import `background`, `deferred`, `errors`, `ir` and `shape`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-import jax
-import jaxlib.version
 import ml_dtypes
 import numpy as np
-from jax._src import xla_bridge
-from jaxlib import lapack, xla_client
 
-from . import background
+from . import background, deferred
+from .deferred import jax, jaxlib_version, lapack, xla_bridge, xla_client
 from .errors import DeviceError, DtypeError
 from .ir import Attrs
 from .shape import Shape
 
 _EXTENSION_DTYPES = frozenset({np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
 
-x64 = jax.enable_x64
+
+def x64(enabled: bool) -> Any:
+    """JAX's context manager for 64-bit types in this thread."""
+    return jax.enable_x64(enabled)
 
 
 def supports(dtype: Any) -> bool:
@@ -49,7 +49,7 @@ def _after_fork_in_child() -> None:
 
 def device_started() -> bool:
     """Whether the process has started XLA's client, whose threads do not survive a fork."""
-    return bool(xla_bridge.backends_are_initialized())
+    return deferred.imported() and bool(xla_bridge.backends_are_initialized())
 
 
 def check_process() -> None:
@@ -71,14 +71,14 @@ if hasattr(os, "register_at_fork"):
 
 def accelerated() -> bool:
     """Whether the device is an accelerator and not the host's own cores; asking does not start the device."""
-    if xla_bridge.backends_are_initialized():
+    if device_started():
         return jax.default_backend() != "cpu"
     return _accelerator_expected()
 
 
 @functools.cache
 def _accelerator_expected() -> bool:
-    wanted = os.environ.get("JAX_PLATFORMS", "") or getattr(jax.config, "jax_platforms", None) or ""
+    wanted = os.environ.get("JAX_PLATFORMS", "") or (deferred.imported() and getattr(jax.config, "jax_platforms", None)) or ""
     if wanted:
         return wanted.split(",")[0] != "cpu"
     return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
@@ -140,7 +140,7 @@ def device_name() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of what programs are compiled with."""
-    return {"jax": jax.__version__, "jaxlib": jaxlib.version.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
+    return {"jax": jax.__version__, "jaxlib": jaxlib_version.__version__, "numpy": np.__version__, "platform": jax.default_backend()}
 
 
 def topology() -> str:

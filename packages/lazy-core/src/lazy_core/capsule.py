@@ -8,7 +8,6 @@ that the capsule says.  May import `encoding`, `statistics`, `rerun`, `lowering`
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import linecache
 import math
@@ -77,7 +76,9 @@ class Capsule:
 
 def versions() -> dict[str, str]:
     """The versions that matter to what a graph computes."""
-    return {"lazytensor-core": importlib.metadata.version("lazytensor-core"), "python": platform.python_version(), **backend.versions()}
+    from importlib.metadata import version  # it takes long to import, and is seldom needed
+
+    return {"lazytensor-core": version("lazytensor-core"), "python": platform.python_version(), **backend.versions()}
 
 
 # ------------------------------------------------------------------ writing

@@ -23,7 +23,7 @@ class Config:
         tier: how pending work runs: "auto" (natively until it repeats, then whatever measures faster), "compiled" (always by XLA, at
             once) or "native" (never compiled) (`LAZY_TIER`).
         fast: whether compiled programs may round otherwise than the library whose calls they stand for, where that asks for exactness (see
-            `ValueSource.exact`): multiply by a constant's reciprocal, take `(a + c) - c` for a (`LAZY_FAST`).
+            `sources.ValueSource`): multiply by a constant's reciprocal, take `(a + c) - c` for a (`LAZY_FAST`).
         compile_threads: how many background threads compile what repeats, in "auto" (`LAZY_COMPILE_THREADS`).
         learn_percent: the share of the running time that recording for the first time what repeats may take, in "auto"
             (`LAZY_LEARN_PERCENT`).

@@ -22,12 +22,11 @@ import tempfile
 import zlib
 from pathlib import Path
 
-import jax
-import jaxlib.version
 import numpy as np
 
 from . import backend, events
 from .config import config
+from .deferred import jax, jaxlib_version
 from .ir import Attrs
 from .ops import registry
 from .shape import Shape
@@ -73,7 +72,7 @@ def environment_digest() -> str:
 
 def shapes_digest() -> str:
     """A name for everything besides operands and attributes that decides an operation's output shapes."""
-    versions = (jax.__version__, jaxlib.version.__version__, np.__version__)
+    versions = (jax.__version__, jaxlib_version.__version__, np.__version__)
     return hashlib.sha256(repr(versions).encode() + _own_source()).hexdigest()[:24]
 
 

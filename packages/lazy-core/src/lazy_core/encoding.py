@@ -17,7 +17,7 @@ import numpy as np
 
 from . import backend, lowering, rerun
 from .errors import LazyError
-from .ir import Const, Expr, Leaf, Node, ScalarLeaf, attrs, post_order
+from .ir import NOBODY, Const, Expr, Leaf, Node, ScalarLeaf, attrs, post_order
 from .ops.registry import REGISTRY
 from .rerun import Inputs
 from .shape import Shape
@@ -184,7 +184,7 @@ class Part:
         arrays: the contents of each input.
         names: for an input that is the result of an operation of a frontend's own, that operation's name; else None.
         outputs: the expressions that are returned.
-        text: numbers, operations and outputs as plain data.
+        text: numbers, operations, outputs and whether they are computed as they stand, as plain data.
     """
 
     shapes: list[Shape]
@@ -203,7 +203,7 @@ def cut(inputs: Inputs) -> Part:
     graph = inputs.graph
     foreign = [e for node in graph.nodes if not _known(node) for e in node.outputs]
     computed = dict(zip(foreign, rerun.natively(foreign, inputs), strict=True)) if foreign else {}
-    stand_ins = {e: Leaf(e.shape, -1, k) for k, e in enumerate(foreign)}
+    stand_ins = {e: Leaf(e.shape, NOBODY, k) for k, e in enumerate(foreign)}
     outputs = [e for e in graph.outputs if e not in computed]
     part = Part([], [], [], outputs, {})
     place: dict[Any, Any] = {}
@@ -242,7 +242,7 @@ def cut(inputs: Inputs) -> Part:
         elif isinstance(item, ScalarLeaf):
             place[item] = ["number", item.kind, len(numbers[item.kind])]
             numbers[item.kind].append(encode(inputs.scalar(item)))
-    part.text = {"numbers": numbers, "operations": operations, "outputs": [operand(e) for e in outputs]}
+    part.text = {"numbers": numbers, "operations": operations, "outputs": [operand(e) for e in outputs], "exact": graph.exact}
     return part
 
 
@@ -283,10 +283,10 @@ def build(
     Raises:
         CapsuleError: it is no graph, or one of operations that are not there.
     """
-    leaves = [Leaf(s, 0, k) for k, s in enumerate(shapes)]
+    leaves = [Leaf(s, NOBODY, k) for k, s in enumerate(shapes)]
     given = mapping(described, "numbers")
     numbers = [[_number(decode(n), kind) for n in sequence(given, kind)] for kind in lowering.KINDS]
-    scalars = {kind: [ScalarLeaf(0, kind, k) for k in range(len(group))] for kind, group in zip(lowering.KINDS, numbers, strict=True)}
+    scalars = {kind: [ScalarLeaf(NOBODY, kind, k) for k in range(len(group))] for kind, group in zip(lowering.KINDS, numbers, strict=True)}
     nodes: list[Node] = []
 
     def operand(data: Any) -> Expr:
@@ -311,7 +311,7 @@ def build(
     outputs = [operand(o) for o in sequence(described, "outputs")]
     if not outputs or any(e.node is None for e in outputs) or len(set(outputs)) != len(outputs):
         raise CapsuleError("its outputs are not results of operations, each once")
-    return lowering.linearise(outputs), numbers
+    return lowering.linearise(outputs, described.get("exact") is True), numbers
 
 
 def _number(value: Any, kind: str) -> Any:

@@ -221,7 +221,7 @@ def guilty(graph: lowering.Graph, inputs: Inputs, scale: float = 1.0, most: int 
     found: list[Fault] = []
     for node, operands, results in rerun.stepwise(graph.outputs, inputs):
         if node.op.name in kernels and REGISTRY.get(node.op.name) is node.op:
-            off = compare(node, operands, rerun.compiled_alone(node, operands), results, scale)
+            off = compare(node, operands, rerun.compiled_alone(node, operands, graph.exact), results, scale)
             if off is not None:
                 found.append(fault_of(node, off))
                 if len(found) == most:
@@ -309,7 +309,7 @@ def _differs(nodes: Sequence[Node], count: int, graph: lowering.Graph, inputs: I
     inside = set(nodes[:count])
     later = [e for node in nodes[count:] for e in node.inputs]
     frontier = [e for e in dict.fromkeys([*later, *graph.outputs]) if e.node in inside]
-    got = rerun.compiled(lowering.linearise(frontier), inputs)
+    got = rerun.compiled(lowering.linearise(frontier, graph.exact), inputs)
     expected = rerun.natively(frontier, inputs)
     fine = explained(frontier, inputs, got, expected)
     for expr, a, b, ok in zip(frontier, got, expected, fine, strict=True):

@@ -7,15 +7,17 @@ frontend by name. May import `errors`.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from .config import watch
 from .errors import LazyError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 ENTRY_POINT_GROUP = "lazy_core.frontends"
 
@@ -57,9 +59,15 @@ class Frontend(Protocol):
         ...
 
 
+def _entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # it takes long to import, and is seldom needed
+
+    return entry_points(group=ENTRY_POINT_GROUP)
+
+
 def names() -> list[str]:
     """The names of the installed frontends, sorted; nothing is imported."""
-    return sorted(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+    return sorted(point.name for point in _entry_points())
 
 
 def load(name: str) -> Frontend:
@@ -68,7 +76,7 @@ def load(name: str) -> Frontend:
     Raises:
         LazyError: no frontend of that name is installed, or its library is missing.
     """
-    points = list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name))
+    points = list(_entry_points().select(name=name))
     if not points:
         raise LazyError(f"no frontend named {name!r} is installed; there are {', '.join(names()) or 'none'}")
     try:
@@ -80,7 +88,7 @@ def load(name: str) -> Frontend:
 
 def finish_imports() -> None:
     """Import the rest of each frontend that is in use: one that runs natively so far may not have told the core of itself yet."""
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+    for point in _entry_points():
         if point.module.partition(".")[0] in sys.modules:
             with contextlib.suppress(Exception):  # what is broken is told by whoever uses it
                 point.load()

@@ -31,12 +31,12 @@ class Kept:
         error: how it failed, or None.
     """
 
-    def __init__(self, live: Sequence[Expr], sources: Sequence[Source], cause: str) -> None:
+    def __init__(self, live: Sequence[Expr], sources: Sequence[Source], cause: str, exact: bool = False) -> None:
         self.live = tuple(live)
         self.cause = cause
         self.error: str | None = None
         roots = list(dict.fromkeys([e for e in live if e.node is not None]))
-        graph = lowering.linearise(roots)
+        graph = lowering.linearise(roots, exact)
         leaves = [source.leaves() for source in sources]
         scalars = [source.scalars() for source in sources]
         arrays = [leaves[leaf.source][leaf.slot] for leaf in graph.leaves]
@@ -83,7 +83,7 @@ def begin(live: Sequence[Sequence[Expr]], sources: Sequence[Source], cause: str)
     if not any(e.node is not None for e in exprs):
         return None
     try:
-        return Kept(exprs, sources, cause)
+        return Kept(exprs, sources, cause, lowering.gives_exact(live, sources))
     except LazyError:  # it reads what an earlier failure left: running it says so
         return None
 

@@ -115,6 +115,10 @@ def hole(shape: Shape) -> int:
     return _holes.setdefault(shape.dtype, next(_expr_ids)) if found is None else found
 
 
+# The source of leaves and scalars that are in no trace: those of graphs read from files, or cut out of others.
+NOBODY = -1
+
+
 class Leaf(Expr):
     """A materialised buffer, named by the source that holds it and a slot number that restarts at every barrier."""
 

@@ -75,8 +75,13 @@ def text_of(graph: Graph) -> str | None:
     return "\n".join(lines)
 
 
-def linearise(outputs: Sequence[Expr]) -> Graph:
-    """The graph that computes these expressions (leaves and duplicates among them must have been taken out)."""
+def linearise(outputs: Sequence[Expr], exact: bool = False) -> Graph:
+    """The graph that computes these expressions (leaves and duplicates among them must have been taken out).
+
+    Args:
+        outputs: the expressions.
+        exact: whether one of them is for a source that asks for exact rounding; so it is in any case where a leaf is of such a source.
+    """
     scalars: dict[str, list[ScalarLeaf]] = {k: [] for k in KINDS}
     nodes: list[Node] = []
     number: dict[int, Hashable] = {}
@@ -97,7 +102,7 @@ def linearise(outputs: Sequence[Expr]) -> Graph:
             number[id(item)] = ("const", item.shape, item.bits)
     roots = tuple([_reference(number, e) for e in outputs])
     groups = tuple([tuple(scalars[k]) for k in KINDS])
-    exact = _is_exact(leaves, groups)
+    exact = not config.fast and (exact or _reads_exact(leaves, groups))
     return Graph(tuple(leaves), groups, tuple(nodes), tuple(outputs), exact, (tuple(key), roots, exact))
 
 
@@ -175,13 +180,14 @@ def _above(write: Node) -> dict[int, Node]:
     return above
 
 
-def _is_exact(leaves: Sequence[Leaf], groups: Sequence[Sequence[ScalarLeaf]]) -> bool:
-    """Whether any of these is of a source that asks for exact rounding, or there are none while there is such a source."""
-    if config.fast:
-        return False
-    sources = trace.current().sources
-    read = {leaf.source for leaf in leaves} | {s.source for group in groups for s in group}
-    return any([getattr(sources[k], "exact", False) for k in (read or range(len(sources))) if k < len(sources)])
+def _reads_exact(leaves: Sequence[Leaf], groups: Sequence[Sequence[ScalarLeaf]]) -> bool:
+    asking = {k for k, source in enumerate(trace.current().sources) if trace.asks_exactness(source)}
+    return any([leaf.source in asking for leaf in leaves]) or any([s.source in asking for group in groups for s in group])
+
+
+def gives_exact(live: Sequence[Sequence[Expr]], sources: Sequence[trace.Source]) -> bool:
+    """Whether anything live (for each source its expressions) is of a source that asks for exact rounding."""
+    return any([bool(exprs) and trace.asks_exactness(source) for exprs, source in zip(live, sources, strict=True)])
 
 
 def function_of(graph: Graph) -> Callable[..., tuple[Any, ...]]:

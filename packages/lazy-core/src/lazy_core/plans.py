@@ -52,7 +52,7 @@ def make(live: Live, sources: Sequence[Source], cause: str, exact: bool = False,
     if not roots:
         return Plan(None, (), (), tuple(places), (), 0)
     available = Available(sources)
-    graph = lowering.linearise(roots)
+    graph = lowering.linearise(roots, lowering.gives_exact(live, sources))
     larger = None if exact else _returns_more(graph, available)
     if larger is not None:
         events.count("cache_hits")
@@ -131,6 +131,7 @@ def _returns_more(graph: lowering.Graph, available: Available) -> lowering.Graph
     for plan in reversed(candidates):
         if (
             plan.graph is not None
+            and plan.graph.exact == graph.exact
             and wanted <= set(plan.roots)
             and plan.operations <= _MOST_WASTE * len(graph.nodes)
             and available.has(plan.graph)
@@ -153,6 +154,6 @@ def _with_former_outputs(graph: lowering.Graph, available: Available) -> lowerin
     more = {root for plan in variants for root in plan.roots} - wanted
     if not more:
         return graph
-    joined = lowering.linearise([*graph.outputs, *sorted(more, key=lambda e: e.id)])
-    fits = len(joined.nodes) <= _MOST_WASTE * len(graph.nodes) and available.has(joined)
+    joined = lowering.linearise([*graph.outputs, *sorted(more, key=lambda e: e.id)], graph.exact)
+    fits = joined.exact == graph.exact and len(joined.nodes) <= _MOST_WASTE * len(graph.nodes) and available.has(joined)
     return joined if fits else graph

@@ -16,7 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import lax
+
+from .deferred import lax
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)

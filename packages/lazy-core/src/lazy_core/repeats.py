@@ -10,7 +10,7 @@ tens of microseconds, and a program that does not repeat gains nothing from it. 
 A trace ends at a barrier, at a host read, and where a loop's body ends; then the next one is followed as far as it is known.  A *script*
 that came twice from one place to the end of a trace is learned the third time; while its program is being compiled, and for good if that
 turns out slower, such a trace is run immediately.  May import `watching`, `scripts`, `values`, `tiers`, `allowance`, `barrier`, `config`,
-`trace`, `ir`.
+`deferred`, `trace`, `ir`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from . import tiers, trace, values
+from . import deferred, tiers, trace, values
 from .allowance import allowance
 from .barrier import flush
 from .config import watch
@@ -29,7 +29,7 @@ from .watching import MOST_DOUBTS, SHORTEST_SECONDS, SURE, TRACE_CALLS, TRACE_SE
 
 _trace = trace.current()
 _lock = _trace.lock
-_source = values.source
+_recording = values.recording
 _clock = time.perf_counter
 
 # So many other calls for each call of a script, while it is being learned, and it is taken for a different one.
@@ -76,6 +76,7 @@ class Repeats(Watching):
         self.leaving: Callable[[], None] = lambda: None
         self.catches: Callable[[], bool] = lambda: True
         self._tier = ""
+        self._each = False  # whether every call is run as it comes, whatever the tier
         self._known_sites: set[Hashable] = set()
         self._learning: Script | None = None
         self._due = False  # the script that is being learned has ended
@@ -88,12 +89,12 @@ class Repeats(Watching):
         self._whole = True  # and whether from its beginning
         self._began = self._since
         self._attempts = 0.0
-        _source.followers.append(self)
+        _recording.followers.append(self)
         watch("tier", self._choose)
 
     def _choose(self) -> None:
         """The tier was set."""
-        tier = tiers.in_force()
+        tier = "native" if self._each else tiers.in_force()
         if tier == self._tier:
             return
         with _lock:
@@ -105,6 +106,11 @@ class Repeats(Watching):
                 self.note = None
             else:
                 self._follow()
+
+    def run_each_call(self, wanted: bool) -> None:
+        """Run every call as it comes from now on, whatever the tier, or no longer: somebody wants to be told of what happens in each."""
+        self._each = wanted
+        self._choose()
 
     @property
     def tier(self) -> str:
@@ -146,6 +152,7 @@ class Repeats(Watching):
         known = learning or self.immediate or place in self._known_sites
         if not known and self.catches():
             raise Miss(place)
+        deferred.load()
         begin = _clock()
         found = values.record_miss(target, exprs, attributes)
         if not learning:
@@ -170,8 +177,9 @@ class Repeats(Watching):
                 self._doubt(script.body)
             script = self._scripts.latest(miss.place) if miss.closed or script is None else self._scripts.add(miss.place, script)
             if not miss.closed and script is not None and self._worth_learning(script):
-                if _source.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
+                if _recording.log:  # what was followed so far is a trace of its own: else each attempt would learn a longer one
                     flush(_DIVERTED, native=True)
+                deferred.load()
                 self._learning = script
                 self._position = self._others = 0
                 self._due = False
@@ -183,10 +191,10 @@ class Repeats(Watching):
                 if self._trusted.attempts_after.ended(well=False) and self._trusted.loop:
                     self._drop(self._trusted)
                 self._trusted = None
-            if _source.log:
+            if _recording.log:
                 flush(_DIVERTED, native=True)
             else:
-                _source.forget_leaves()
+                _recording.forget_leaves()
             self._attempts += _clock() - begin + ATTEMPT_SECONDS
             self._place = miss.place
             self._run_immediately(script)
@@ -209,7 +217,7 @@ class Repeats(Watching):
                     self._give_up(script)
                 elif self._learning is not None:
                     if script.loop:
-                        _source.cutter.learn(_source.log)
+                        _recording.cutter.learn(_recording.log)
                     flush("the end of a trace that repeats")
             raise Miss
         self._others += 1
@@ -398,7 +406,7 @@ class Repeats(Watching):
         else:
             followed = self._following
             # Else the loop was left, or read from: what had come of it may be faster as it comes.
-            if followed is not None and (_source.cutting or not followed.loop):
+            if followed is not None and (_recording.cutting or not followed.loop):
                 followed.learned_as(plan)
                 followed.attempts.ended(well=True)
                 if followed.loop and followed.body is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import backend, lowering, native
-from .ir import Const, Expr, Leaf, Node, ScalarLeaf
+from .ir import NOBODY, Const, Expr, Leaf, Node, ScalarLeaf
 from .native.stepping import Run, Step, run_node
 
 VECTOR_DTYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.complex128))
@@ -75,18 +75,20 @@ def compiled(graph: lowering.Graph, inputs: Inputs) -> list[np.ndarray]:
     return [backend.to_host(r) for r in found(held, inputs.packed(graph))]
 
 
-def compiled_alone(node: Node, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of one recorded operation as XLA computes it, with its constants baked in as in the whole graph."""
-    graph, read = _alone(node)
+def compiled_alone(node: Node, operands: Sequence[np.ndarray], exact: bool) -> list[np.ndarray]:
+    """The outputs of one recorded operation as XLA computes it, with its constants baked in and rounded as in the whole graph."""
+    graph, read = _alone(node, exact)
     return compiled(graph, Inputs(graph, [operands[k] for k in read]))
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _alone(node: Node) -> tuple[lowering.Graph, list[int]]:
+def _alone(node: Node, exact: bool) -> tuple[lowering.Graph, list[int]]:
     """A graph of one operation, and which of its operands its leaves are."""
     leaves: dict[Expr, Leaf] = {}
-    operands: list[Expr] = [e if isinstance(e, Const) else leaves.setdefault(e, Leaf(e.shape, 0, k)) for k, e in enumerate(node.inputs)]
+    operands: list[Expr] = [
+        e if isinstance(e, Const) else leaves.setdefault(e, Leaf(e.shape, NOBODY, k)) for k, e in enumerate(node.inputs)
+    ]
     copy = Node(node.op, tuple(operands), node.attrs, node.site)
     copy.outputs = tuple([Expr(e.shape, copy, e.index) for e in node.outputs])
-    graph = lowering.linearise(copy.outputs)
+    graph = lowering.linearise(copy.outputs, exact)
     return graph, [leaf.slot for leaf in graph.leaves]

@@ -77,6 +77,11 @@ class Source(Protocol):
         ...
 
 
+def asks_exactness(source: Source) -> bool:
+    """Whether programs that read or give this source's values are to be computed as they stand: its attribute `exact`, if it has one."""
+    return bool(getattr(source, "exact", False))
+
+
 _VALUES_OF_A_KIND = 64
 
 

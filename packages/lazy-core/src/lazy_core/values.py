@@ -1,240 +1,45 @@
-"""Values: promises for Python frontends, and the recorder that they share.
+"""The recorder that Python frontends share, and transfers between the host and values.
 
-Owns: `Value`, `record`, transfers between the host and values.  A frontend holds a Value in its own tensor object; when the
-last reference to it dies the value is no longer live, and so no output of the next program.  May import `trace`, `ir`,
-`backend`, `barrier`, `cutting`, `events`, `config`.
+Owns: `record`, and what makes values.  A frontend holds a Value in its own tensor object; when the last reference to it dies the value is
+no longer live, and so no output of the next program.  May import `sources`, `trace`, `ir`, `backend`, `barrier`, `events`.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import Any, Protocol
 
 import numpy as np
 
-from . import backend, dump, events, native, trace
+from . import backend, dump, events, trace
 from .barrier import Failed, failed_programs, flush
-from .cutting import Cutter
-from .errors import ExecutionError, LazyError
-from .ir import NO_ATTRS, Attrs, Const, Expr, Leaf, ScalarLeaf, attrs
+from .errors import ExecutionError
+from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
 from .ops import registry
 from .shape import Shape
+from .sources import Value, ValueSource, recording, source
+
+__all__ = [
+    "Gate",
+    "Value",
+    "ValueSource",
+    "from_array",
+    "from_expr",
+    "from_host",
+    "record",
+    "record_miss",
+    "recorder",
+    "recording",
+    "shared",
+    "source",
+    "to_host",
+]
 
 _trace = trace.current()
 _lock = _trace.lock
 _lookup = _trace.table.get
-# Live values in creation order.  A weak reference with a built-in callback removes its own entry: no Python code runs when a value dies.
-_live: dict[weakref.ref[Value], None] = {}
-_forget = _live.pop
 _ref = weakref.ref
-
-
-class Value:
-    """A promise of a tensor value.
-
-    Attributes:
-        shape: dimensions and dtype, known without a barrier.
-        expr: the expression in the current trace, or None if this trace has not used the value yet.
-        array: the backend's array, or None while the value is pending.
-    """
-
-    __slots__ = ("__weakref__", "array", "expr", "shape")
-    __lazy_value__ = True
-
-    shape: Shape
-    expr: Expr | None
-    array: Any
-
-    @property
-    def pending(self) -> bool:
-        """Whether the value has not been handed to the device yet."""
-        return self.array is None
-
-    def __repr__(self) -> str:
-        return f"Value({self.shape}, {'pending' if self.array is None else 'materialised'})"
-
-
-class _ForeignError(Exception):
-    """A graph reads a buffer of another source."""
-
-
-class Follower(Protocol):
-    """Whoever must know when traces end (see `repeats`)."""
-
-    def flushing(self) -> None:
-        """The pending trace is about to be run."""
-        ...
-
-    def finished(self) -> None:
-        """It has been; a new one begins."""
-        ...
-
-    def evicted(self) -> None:
-        """The table of expressions began a new generation."""
-        ...
-
-
-class ValueSource:
-    """The source of all values that Python frontends hold (see `trace.Source`)."""
-
-    name = "values"
-
-    def __init__(self) -> None:
-        self._leaves: list[Value] = []
-        self._holders: list[Value] = []
-        self._scalars: tuple[list[float], list[int], list[complex]] = ([], [], [])
-        self._recorded_before = 0
-        self.log: list[Any] = []  # the targets recorded since the last barrier
-        self.cutter = Cutter()
-        self.cut_at = self.cutter.cut_at
-        self.token: object | None = object()  # replaced when a barrier begins (None) and when it ends
-        self.followers: list[Follower] = []
-        self.exact = False  # whether a frontend has said that its library's rounding is part of its contract
-        self.cutting = False  # whether the trace is being run because a loop's body has ended
-        self.index = _trace.add_source(self)
-
-    def live(self) -> list[Expr]:
-        """See `trace.Source.live`."""
-        self.token = None
-        for follower in self.followers:
-            follower.flushing()
-        holders = [ref() for ref in list(_live)]
-        self._holders = [v for v in holders if v is not None]
-        return [v.expr for v in self._holders]  # type: ignore[misc]
-
-    def leaves(self) -> list[Any]:
-        """See `trace.Source.leaves`."""
-        for value in self._leaves:
-            if value.array.__class__ is np.ndarray:
-                value.array = backend.from_host(value.array, copy=False)
-        return [v.array for v in self._leaves]
-
-    def native(self, wanted: Sequence[Expr]) -> list[Any] | None:
-        """See `trace.Source.native`: by the interpreter, on host arrays."""
-        distinct = list(dict.fromkeys([e for e in wanted if e.__class__ is not Leaf]))
-        try:
-            found = dict(zip(distinct, native.evaluate(distinct, self._host_leaf, self._scalar), strict=True))
-        except _ForeignError:
-            return None
-        return [found[e] if e.__class__ is not Leaf else self._leaves[e.slot].array for e in wanted]
-
-    def _host_leaf(self, leaf: Leaf) -> np.ndarray:
-        if leaf.source != self.index:
-            raise _ForeignError
-        array = self._leaves[leaf.slot].array
-        if array.__class__ is Failed:
-            raise array.error
-        return backend.to_host(array)
-
-    def _scalar(self, scalar: ScalarLeaf) -> Any:
-        if scalar.source != self.index:
-            raise _ForeignError
-        return self._scalars["fic".index(scalar.kind)][scalar.slot]
-
-    def settled(self, native: bool) -> None:
-        """See `trace.Source.settled`."""
-
-    def postponed(self) -> None:
-        """See `trace.Source.postponed`."""
-
-    def compiled(self) -> None:
-        """See `trace.Source.compiled`."""
-
-    def donatable(self) -> list[bool]:
-        """See `trace.Source.donatable`: counts references, those of this list, the loop and the call included."""
-        return [getrefcount(v) == 3 and getrefcount(v.array) == 2 for v in self._leaves]
-
-    def scalars(self) -> tuple[list[float], list[int], list[complex]]:
-        """See `trace.Source.scalars`."""
-        return self._scalars
-
-    def finish(self, arrays: list[Any], epoch: int) -> None:
-        """See `trace.Source.finish`."""
-        for holder, array in zip(self._holders, arrays, strict=True):
-            holder.array = array
-            holder.expr = None
-        for leaf in self._leaves:
-            leaf.expr = None
-        _live.clear()
-        self._holders = []
-        self._leaves = []
-        self._scalars = ([], [], [])
-        self._recorded_before += len(self.log)
-        self.log.clear()
-        self._restart()
-        self.token = object()
-        for follower in self.followers:
-            follower.finished()
-
-    def _restart(self) -> None:
-        self.cutter.restart()
-        self.cut_at = 0 if self.followers else self.cutter.cut_at  # they are asked about the first operation of each trace
-
-    def forget_leaves(self) -> None:
-        """Nothing was recorded in this trace, though leaves and scalars were given slots: the slots start again."""
-        with _lock:
-            for leaf in self._leaves:
-                leaf.expr = None
-            self._leaves = []
-            self._scalars = ([], [], [])
-            self._restart()
-
-    def abort(self) -> None:
-        """See `trace.Source.abort`."""
-        self._holders = []
-        self.token = object()
-
-    def counters(self) -> dict[str, int]:
-        """See `trace.Source.counters`."""
-        return {"recorded": self._recorded_before + len(self.log)}
-
-    def evict(self) -> None:
-        """See `trace.Source.evict`; values cache no expressions between traces."""
-        for follower in self.followers:
-            follower.evicted()
-
-    def cut_if_due(self) -> None:
-        """Called when the log has reached `cut_at`: cut the trace if a boundary of the loop has been reached."""
-        with _lock:
-            if not self.log:
-                self.cut_at = self.cutter.cut_at
-            elif self.cutter.due(self.log, len(_live)):
-                self.cutting = True
-                try:
-                    flush("the end of a loop's body, found by its period")
-                finally:
-                    self.cutting = False
-            else:
-                self.cut_at = self.cutter.cut_at
-
-    def leaf(self, value: Value) -> Expr:
-        """Give a materialised value its slot in the current trace."""
-        with _lock:
-            if value.expr is not None:  # another thread was first
-                return value.expr
-            if value.array is None:
-                raise LazyError(f"a value of shape {value.shape} has neither an expression nor a buffer")
-            if value.array.__class__ is Failed:
-                raise value.array.error
-            expr = value.expr = _trace.leaf(self.index, len(self._leaves), value.shape)
-            self._leaves.append(value)
-            return expr
-
-    def scalar(self, value: np.generic) -> Expr:
-        """Feed a scalar at run time in the current trace."""
-        kind = "c" if value.dtype.kind == "c" else "f" if value.dtype.kind not in "iu" else "i"
-        slots = self._scalars["fic".index(kind)]
-        slots.append(complex(value) if kind == "c" else float(value) if kind == "f" else _wrap_s64(int(value)))  # type: ignore[arg-type]
-        return _trace.scalar_leaf(self.index, kind, len(slots) - 1)
-
-
-def _wrap_s64(number: int) -> int:
-    return number - (1 << 64) if number >= 1 << 63 else number
-
-
-source = ValueSource()
 
 
 class Gate(Protocol):
@@ -249,7 +54,7 @@ class Gate(Protocol):
         ...
 
 
-def recorder(gate: Gate | None = None) -> Callable[..., Any]:
+def recorder(gate: Gate | None = None, kind: type[Value] = Value) -> Callable[..., Any]:
     """A function that records an operation on values; one dictionary hit in the steady state.
 
     Its arguments are: the target, an `Op` or a `Composite`; the inputs, values and constants made by `ir.const` (one that changes from
@@ -258,36 +63,39 @@ def recorder(gate: Gate | None = None) -> Callable[..., Any]:
 
     Args:
         gate: whom to ask at the start of a trace and when a key is new; without one everything is recorded.
+        kind: the class of the values that it gives.
     """
     miss = record_miss if gate is None else gate.miss
+    held = kind.source.held
+    forget = held.pop
 
     def record(target: Any, inputs: tuple[Any, ...], attributes: Attrs = NO_ATTRS) -> Any:
-        log = source.log
-        if len(log) >= source.cut_at:  # before this operation rather than after the last one: by now its temporaries have died
-            source.cut_if_due()
+        log = recording.log
+        if len(log) >= recording.cut_at:  # before this operation rather than after the last one: by now its temporaries have died
+            recording.cut_if_due()
             if gate is not None and not log:
-                gate.first(target, [v.expr or source.leaf(v) for v in inputs], attributes)
-        # No lock is taken here: a barrier of another thread replaces `source.token` when it begins and when it ends, and whoever
+                gate.first(target, [v.expr or _leaf(v) for v in inputs], attributes)
+        # No lock is taken here: a barrier of another thread replaces `recording.token` when it begins and when it ends, and whoever
         # sees it change records again under the lock.  Expressions made meanwhile are interned and harmless.
-        token = source.token
+        token = recording.token
         if len(inputs) == 2:
             left, right = inputs
-            key = (target, attributes, left.expr or source.leaf(left), right.expr or source.leaf(right))
+            key = (target, attributes, left.expr or _leaf(left), right.expr or _leaf(right))
         else:
-            key = (target, attributes, *[v.expr or source.leaf(v) for v in inputs])
+            key = (target, attributes, *[v.expr or _leaf(v) for v in inputs])
         found = _lookup(key)
         if found is None:
             with _lock:
                 found = miss(target, key[2:], attributes)
         if isinstance(found, tuple):
-            result: Any = tuple([from_expr(e) for e in found])
+            result: Any = tuple([from_expr(e, kind) for e in found])
         else:
-            result = Value()
+            result = kind()
             result.shape = found.shape
             result.expr = found
             result.array = None
-            _live[_ref(result, _forget)] = None
-        if source.token is not token or token is None:
+            held[_ref(result, forget)] = None
+        if recording.token is not token or token is None:
             del result
             with _lock:
                 return record(target, inputs, attributes)
@@ -295,6 +103,10 @@ def recorder(gate: Gate | None = None) -> Callable[..., Any]:
         return result
 
     return record
+
+
+def _leaf(value: Value) -> Expr:
+    return value.source.leaf(value)
 
 
 def record_miss(target: Any, exprs: tuple[Expr, ...], attributes: Attrs) -> Any:
@@ -321,42 +133,44 @@ def _lift(constant: Expr) -> Expr:
     return converted
 
 
-def from_expr(expr: Expr) -> Value:
+def from_expr(expr: Expr, kind: type[Value] = Value) -> Value:
     """A live value for an expression of the current trace; hold the trace's lock, or know that no other thread runs a barrier."""
-    value = Value()
+    value = kind()
     value.shape = expr.shape
     value.expr = expr
     value.array = None
-    _live[_ref(value, _forget)] = None
+    held = kind.source.held
+    held[_ref(value, held.pop)] = None
     return value
 
 
-def _materialised(shape: Shape, array: Any) -> Value:
-    value = Value()
-    value.shape = shape
+def from_array(array: Any, kind: type[Value] = Value) -> Value:
+    """A materialised value that holds a backend array, which nobody may change or donate."""
+    value = kind()
+    value.shape = Shape.of(array.shape, array.dtype)
     value.expr = None
     value.array = array
     return value
 
 
-def from_array(array: Any) -> Value:
-    """A materialised value that holds a backend array, which nobody may change or donate."""
-    return _materialised(Shape.of(array.shape, array.dtype), array)
-
-
-def from_host(array: Any, copy: bool = True) -> Value:
+def from_host(array: Any, copy: bool = True, kind: type[Value] = Value) -> Value:
     """A materialised value with the contents of a NumPy array.
 
     Args:
         array: anything `numpy.asarray` takes; its dtype must exist on the device.
         copy: pass False only for an array that nobody will ever write to again, as its memory may be shared.
+        kind: the value's class.
 
     Raises:
         DtypeError: the dtype has no counterpart on the device.
     """
     host = np.asarray(array)
     events.count("transfers")
-    return _materialised(Shape.of(host.shape, host.dtype), backend.from_host(host, copy))
+    value = kind()
+    value.shape = Shape.of(host.shape, host.dtype)
+    value.expr = None
+    value.array = backend.from_host(host, copy)
+    return value
 
 
 def shared(x: Any) -> Value:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-USAGE = """usage: python -m lazy_numpy [--report] [-m module | -c code | script.py | -] [arguments]
+USAGE = """usage: python -m lazy_numpy [--report | --check] [-m module | -c code | script.py | -] [arguments]
 
 Run a NumPy program; its own modules (the script and what lies in its folder) see a lazy NumPy, libraries see the real one.
 
@@ -20,6 +20,7 @@ Run a NumPy program; its own modules (the script and what lies in its folder) se
   -m module    run a module as a program
   -c code      run this code
   --report     print what was recorded, compiled and left to NumPy, to standard error, at the end
+  --check      run it by NumPy and lazily, and print the first line at which a value differs, to standard error; exit with 3 then
   --help       print this
 
 Without a program it is an interactive prompt.
@@ -36,6 +37,10 @@ def main(arguments: list[str]) -> int:
 
             print(USAGE if option == "--help" else f"lazy-numpy {__version__}", end="" if option == "--help" else "\n")
             return 0
+        if option == "--check" and arguments:
+            from .checking import check
+
+            return check(arguments)
         if option != "--report":
             print(f"unknown option {option}\n\n{USAGE}", file=sys.stderr, end="")
             return 2

@@ -13,7 +13,7 @@ import numpy as np
 
 from lazy_core.shape import Shape
 
-from . import convert
+from . import convert, dtypes
 from .cells import frozen
 from .components import ComponentStorage
 from .hosting import host_of, native, view_of, writable
@@ -269,6 +269,28 @@ def _native_set_shape(self: ndarray, shape: Any) -> None:
     self._shape = Shape.of(made.shape, made.dtype)
 
 
+def _set_dtype(self: ndarray, dtype: Any) -> None:
+    """Read the same bits as another dtype, in place; views that exist already keep theirs."""
+    made = self.view(dtype)
+    if type(made) is not ndarray or (self._value is None and made._shape.dims != self._shape.dims):
+        raise AttributeError(f"the dtype of an array that other views share cannot become {np.dtype(dtype)} in place: use `.view()`")
+    if self._value is None and made._value is None:
+        self._storage, self._layout = made._storage, made._layout
+    else:
+        self._value = made._get()
+    self._shape, self._np = made._shape, None
+
+
+def _native_set_dtype(self: ndarray, dtype: Any) -> None:
+    if self._has_value():
+        _set_dtype(self, dtype)
+        return
+    made = host_of(self).view(dtype)
+    if not dtypes.supports(made.dtype):
+        raise AttributeError(f"a lazy array cannot become one of {made.dtype} in place: use `.view()`")
+    self._np, self._shape = made, Shape.of(made.shape, made.dtype)
+
+
 def quiet(this: int, args: tuple[Any, ...], result: Any) -> None:
     """Tells nothing: what is set here is no call."""
 
@@ -303,6 +325,7 @@ def install() -> None:
         cls.__dlpack_device__ = lambda self: (1, 0)  # the CPU
     shape = _attribute("shape", lambda self: self._shape.dims)
     ndarray.shape = shape.setter(dual(_set_shape, _native_set_shape, quiet))
+    ndarray.dtype = ndarray.dtype.setter(dual(_set_dtype, _native_set_dtype, quiet))
     scalar.shape = property(lambda self: (), doc="The dimensions: none.")
     ndarray.strides = _attribute("strides", _strides)
     scalar.strides = property(lambda self: ())

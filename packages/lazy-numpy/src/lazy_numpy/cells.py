@@ -16,11 +16,10 @@ import numpy as np
 
 from lazy_core import storage as core_storage
 from lazy_core import trace, values
-from lazy_core.shape import Shape
 from lazy_core.storage import Layout
 from lazy_core.values import Value
 
-from .recording import record
+from .recording import from_array, from_host, record
 
 lock = trace.current().lock
 _ref = weakref.ref
@@ -146,7 +145,7 @@ class Storage(core_storage.Storage):
             if self._value is None:
                 assert cell is not None
                 if cell.must_stay():
-                    return values.from_host(np.array(cell.root), copy=False)
+                    return from_host(np.array(cell.root), copy=False)
                 cell.retire()
                 self.cell = None
                 self._value = frozen(cell.root)
@@ -191,10 +190,7 @@ class Storage(core_storage.Storage):
 def frozen(array: np.ndarray) -> Value:
     """A value whose buffer is an array that nobody writes to from now on."""
     array.flags.writeable = False
-    value = Value()
-    value.shape = Shape.of(array.shape, array.dtype)
-    value.expr = None
-    value.array = array
+    value = from_array(array)
     if array.dtype.kind in "iu" and 0 < array.size <= 1 << 20:
         from .mapping import ranges  # indices are checked once, here
 

@@ -16,7 +16,7 @@ from lazy_core.values import Value
 
 from . import dtypes
 from .hosting import wrap_host
-from .recording import mode, settings
+from .recording import from_host, mode, settings
 from .selection import selection
 from .tensor import _ArrayType, ndarray, scalar, wrap, wrap_any
 
@@ -59,7 +59,7 @@ def from_numpy(array: np.ndarray, owned: bool = False) -> Any:
         return array
     if mode.tier != "compiled":
         return wrap_host(array if owned else array.copy())
-    value = values.from_host(array, copy=not owned)
+    value = from_host(array, copy=not owned)
     if array.dtype.kind in "iu" and 0 < array.size <= 1 << 20:
         from .mapping import ranges  # indices from the host are checked once, here
 
@@ -92,7 +92,7 @@ def from_lazy(x: Any) -> Any:
         TypeError: it is neither.
         DtypeError: NumPy has no such dtype.
     """
-    value = values.shared(x)
+    value = from_host(x) if isinstance(x, (np.ndarray, np.generic)) and not is_lazy(x) else values.shared(x)
     if not dtypes.supports(value.shape.dtype):
         raise DtypeError(f"NumPy has no dtype for a value of {value.shape}; cast it in the library that made it")
     return wrap(value)

@@ -20,6 +20,7 @@ from lazy_core.values import Value
 
 from . import cells, dtypes
 from .cells import Cell, Storage, frozen, lock
+from .recording import from_host
 from .tensor import _hooks, _new, ndarray
 
 
@@ -238,7 +239,7 @@ class Pinned:
 
     def read(self, view: Layout) -> Value:
         """A copy of what a view shows."""
-        return values.from_host(np.array(self.host(view, False)[0]), copy=False)
+        return from_host(np.array(self.host(view, False)[0]), copy=False)
 
     def write(self, view: Layout, value: Value) -> None:
         """Write through a view; reads the value."""

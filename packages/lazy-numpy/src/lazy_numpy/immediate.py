@@ -86,6 +86,8 @@ def bring(result: Any, taken: list[tuple[Any, np.ndarray]], plain: tuple[Any, ..
         if not dtypes.supports(result.dtype):
             return result
         base = result.base
+        if base is not None and any([s % result.itemsize for s in result.strides]):
+            return result  # no layout says where its elements lie
         if base is None and not plain:
             for lazy, array in taken:
                 if result is array:

@@ -41,9 +41,9 @@ def _reshape(self: Any, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    alone = len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
+    alone = len(axes) == 1 and (axes[0] is None or np.ndim(axes[0]) > 0)
     chosen = axes[0] if alone else axes
-    return shapes.transpose(self, chosen if chosen else None)
+    return shapes.transpose(self, None if chosen is None or len(chosen) == 0 else chosen)
 
 
 def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
@@ -77,7 +77,10 @@ def _resize(self: Any, *new_shape: Any, refcheck: bool = True) -> None:
 
 
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-    if dtype is None or (isinstance(dtype, builtins_type) and issubclass(dtype, (ndarray, np.ndarray))):
+    kinds = [t for t in (dtype, type) if isinstance(t, builtins_type) and issubclass(t, (ndarray, np.ndarray))]
+    if any([t is not ndarray and t is not np.ndarray for t in kinds]):
+        raise fallback.NotLowered("an array of a class of its own is NumPy's")
+    if dtype is None or dtype in kinds:
         return shapes.as_view(self, self._get_layout())
     target = np.dtype(dtype)
     if target == self._shape.dtype:

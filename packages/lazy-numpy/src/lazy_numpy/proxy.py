@@ -2,13 +2,14 @@
 
 Owns: the proxy module (NumPy's own attributes, with the functions that make arrays replaced), the hook on `import`, and
 the rule for what is a user module: a file below a given folder that is in no site-packages and not in the standard
-library.  Libraries keep the real NumPy.  May import the mapping and `random_proxy`.
+library.  Libraries keep the real NumPy.  May import the mapping, `errors` and `random_proxy`.
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
+import operator
 import os
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import fallback
+from . import errors, fallback
 from .convert import from_numpy, is_lazy
 from .immediate import dual, on_numpy, take
 from .mapping import creation, makers, shapes
@@ -77,17 +78,27 @@ class _Joined:
         return shapes.column_stack(arrays) if self._columns else shapes.concatenate(arrays, 0)
 
 
+_strided_by_numpy = on_numpy(np.lib.stride_tricks.as_strided)
+
+
 def _as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True) -> Any:
-    """`np.lib.stride_tricks.as_strided`: a view."""
+    """`np.lib.stride_tricks.as_strided`: a view; NumPy's own of what no layout can say."""
     from lazy_core.storage import Layout
 
-    x = lazy_array(x)
-    size = x._shape.dtype.itemsize
-    dims = x._shape.dims if shape is None else tuple(shape)
-    steps = tuple(x.strides) if strides is None else tuple(strides)
-    if any(s % size for s in steps):
-        raise fallback.NotLowered("strides that are no multiple of the element")
-    return x._view(Layout.of(dims, [s // size for s in steps], x._get_layout().offset), writeable)
+    try:
+        whole = lazy_array(x)
+    except fallback.NotLowered:
+        return _strided_by_numpy(x, shape, strides, subok, writeable)
+    size = whole._shape.dtype.itemsize
+    dims = whole._shape.dims if shape is None else tuple([operator.index(n) for n in shape])
+    steps = tuple(whole.strides) if strides is None else tuple([operator.index(s) for s in strides])
+    own = whole._get_layout()
+    ends = [(n - 1) * s // size for n, s in zip(dims, steps, strict=True)]
+    first, last = own.offset + sum([min(e, 0) for e in ends]), own.offset + sum([max(e, 0) for e in ends])
+    total = own.size if whole._value is not None else whole._storage.layout.size
+    if any([s % size for s in steps]) or (0 not in dims and (first < 0 or last >= total)):
+        return _strided_by_numpy(x, shape, strides, subok, writeable)
+    return whole._view(Layout.of(dims, [s // size for s in steps], own.offset), writeable)
 
 
 def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False) -> Any:
@@ -104,7 +115,7 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: 
     return _as_strided(x, template.shape, steps + tuple([steps[a] for a in axes]), writeable=writeable)
 
 
-_strided = dual(_as_strided, on_numpy(np.lib.stride_tricks.as_strided))
+_strided = dual(_as_strided, _strided_by_numpy)
 
 
 # What of `numpy.testing` looks at the type of what it is given.
@@ -157,6 +168,7 @@ def _build() -> None:
         "c_": _Joined(np.c_, columns=True),
         "load": creation.captured(np.load),
         "where": _where,
+        **errors.REPLACED,
     }
     _proxies["numpy"] = NumpyProxy(np, replaced)
 
@@ -205,14 +217,19 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
     return found
 
 
+def know(root: str | None) -> None:
+    """Files below this folder are the user's."""
+    if root is not None:
+        _roots.append(os.path.join(os.path.realpath(root), ""))
+        _decided.clear()
+
+
 def install(root: str | None) -> None:
     """From now on modules below this folder, and `__main__`, get the proxy when they import NumPy."""
     global _depth
     module()
     _depth += 1
-    if root is not None:
-        _roots.append(os.path.join(os.path.realpath(root), ""))
-        _decided.clear()
+    know(root)
     builtins.__import__ = _import
 
 
@@ -250,7 +267,7 @@ class enabled:
                 spaces.append(space)
         top = module()
         swaps = {id(p.__real__): p for p in _proxies.values()}  # type: ignore[attr-defined]
-        for name in (*makers.MAKERS, "ndarray", "r_", "c_", "mgrid", "ogrid"):
+        for name in (*makers.MAKERS, *errors.REPLACED, "ndarray", "r_", "c_", "mgrid", "ogrid"):
             swaps[id(getattr(np, name))] = getattr(top, name)
         for space in spaces:
             for name, value in list(space.items()):

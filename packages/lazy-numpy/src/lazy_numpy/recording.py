@@ -1,14 +1,17 @@
 """The state that decides whether calls are recorded or run by NumPy as they come, and the recorder that asks it.
 
-Owns: `mode`, `record`, `settings`.  May import lazy_core.
+Owns: `ArrayValue`, `mode`, `record`, `from_array`, `from_host`, `settings`, `source`.  May import lazy_core.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from lazy_core import values
 from lazy_core.repeats import Miss, Repeats
+from lazy_core.values import Value, ValueSource
 
-__all__ = ["Miss", "Settings", "mode", "record", "settings"]
+__all__ = ["ArrayValue", "Miss", "Settings", "from_array", "from_host", "mode", "record", "settings", "source"]
 
 
 class Settings:
@@ -28,8 +31,23 @@ class Settings:
         self.part = 4096
 
 
-settings = Settings()
-values.source.exact = True  # how NumPy rounds is a part of what it promises
+class ArrayValue(Value):
+    """What arrays of NumPy hold: how NumPy rounds is a part of what it promises, so their source is exact."""
 
+    __slots__ = ()
+
+
+settings = Settings()
+source = ValueSource(ArrayValue, exact=True)
 mode = Repeats()
-record = values.recorder(mode)
+record = values.recorder(mode, ArrayValue)
+
+
+def from_host(array: Any, copy: bool = True) -> Value:
+    """See `values.from_host`."""
+    return values.from_host(array, copy, ArrayValue)
+
+
+def from_array(array: Any) -> Value:
+    """See `values.from_array`."""
+    return values.from_array(array, ArrayValue)

@@ -245,6 +245,9 @@ class ndarray(metaclass=_ArrayType):
     def __index__(self) -> int:
         return self._contents().__index__()
 
+    def __bytes__(self) -> bytes:
+        return self._contents().tobytes()
+
     def __repr__(self) -> str:
         return (self._np is None and dump.inspected(self)) or repr(self._contents())
 

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
 from lazy_core import ir, ops, trace, values
+from lazy_core.deferred import jnp, lax
 from lazy_core.ops.registry import Op
 
 from . import capi, tensor

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import backend, tiers, trace, values
+from lazy_core import backend, deferred, sources, tiers, trace, values
 from lazy_core.allowance import allowance
 from lazy_core.barrier import Failed, flush
 from lazy_core.config import watch
 from lazy_core.cutting import Cutter
-from lazy_core.ir import Expr, Leaf
+from lazy_core.ir import Expr
 
 from . import guards
 from .tensor import EXTENSION, live_handles
@@ -123,10 +123,9 @@ def may_learn(seconds: float | None) -> bool:
 
 def leaf(expr: Expr) -> np.ndarray | None:
     """For the extension: the buffer that an expression names, on the host; None if it names none of the values'."""
-    source = values.source
-    if not isinstance(expr, Leaf) or expr.source != source.index:
+    if not sources.is_held(expr):
         return None
-    array = source._leaves[expr.slot].array
+    array = sources.buffer(expr)
     if isinstance(array, Failed):
         raise array.error
     return backend.to_host(array)
@@ -148,7 +147,8 @@ def install() -> TensorFlowSource:
     """Register the source, once; only with the extension."""
     global _source
     if _source is None:
-        # All of Python's frontends share one source of values; it runs what TensorFlow recorded as TensorFlow would.
+        deferred.load()  # what is recorded for the first time is timed, and must not wait for that
+        # The source of TensorFlow's values runs what TensorFlow recorded as TensorFlow would.
         values.source.native = _native  # type: ignore[method-assign]
         _source = TensorFlowSource()
     return _source

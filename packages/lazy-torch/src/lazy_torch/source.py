@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lazy_core import events, tiers, trace
+from lazy_core import deferred, events, tiers, trace
 from lazy_core.allowance import USUAL_PERCENT, allowance
 from lazy_core.barrier import flush
 from lazy_core.config import config, watch
@@ -37,6 +37,7 @@ class TensorSource:
         self.cutter = Cutter()
         self._ours = False  # whether what finish() is about to get was computed by the extension
         self._learned = 0.0
+        deferred.load()  # what is recorded for the first time is timed, and must not wait for that
         self.index = trace.current().add_source(self)
         _native.set_cut_at(self.cutter.cut_at)
         watch("learn_percent", self._set_learn_seconds)

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError
 from .registry import ANY, BOOL, COMPLEX, FLOAT, INT, NUMBER, REAL, Sample, describe, numbers, op, unary_samples
 

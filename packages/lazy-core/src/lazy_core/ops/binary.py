@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError
 from .arithmetic import kind, like, negative_bit
 from .registry import ANY, BOOL, COMPLEX, FLOAT, INT, NUMBER, REAL, Sample, align, binary_samples, describe, numbers, op, same_dtype

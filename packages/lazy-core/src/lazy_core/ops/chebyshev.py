@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
+
+from ..deferred import jnp, lax
 
 
 @functools.cache

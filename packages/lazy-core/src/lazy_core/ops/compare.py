@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from ..errors import DtypeError
 from .arithmetic import kind, like
 from .binary import operands

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
 
+from ..deferred import jax, lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .linalg import FULL, accumulator

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .registry import ANY, REAL, Sample, axis_of, describe, numbers, op

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError, ShapeError
 from .registry import WIDE_FLOAT, Sample, describe, op
 

@@ -1,7 +1,7 @@
 """Functions of one operand, element by element: logarithms, trigonometry, special functions.
 
 Owns: the mathematical functions, for floats and complex numbers only; arithmetic and rounding stand in `arithmetic`.  16-bit floats are
-computed by XLA in 32 bits.  Imports the registry and jax's lax.
+computed by XLA in 32 bits.  Imports the registry, `arithmetic` and jax's lax.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
+from .arithmetic import negative_bit
 from .registry import COMPLEX, FLOAT, op, unary_samples
 
 
@@ -22,7 +23,20 @@ def exp(x: Any) -> Any:
     Raises:
         DtypeError: x is not float or complex.
     """
-    return lax.exp(x)
+    return _complex_exp(x) if x.dtype.kind == "c" else lax.exp(x)
+
+
+def _complex_exp(x: Any) -> Any:
+    """As C's annex G has it: real where x is real, and 0 or infinity at an infinite real part, whatever the angle; XLA gives NaN."""
+    angle, size = lax.imag(x), lax.real(x)
+    found = lax.exp(x)
+    turning = lax.bitwise_not(lax.is_finite(angle))
+    none = lax.full_like(angle, 0)
+    at_zero = lax.bitwise_and(turning, lax.eq(size, lax.full_like(size, -np.inf)))
+    at_infinity = lax.bitwise_and(turning, lax.eq(size, lax.full_like(size, np.inf)))
+    is_real = lax.eq(angle, none)
+    re = lax.select(is_real, lax.exp(size), lax.select(at_zero, none, lax.select(at_infinity, size, lax.real(found))))
+    return lax.complex(re, lax.select(is_real, angle, lax.select(at_zero, none, lax.imag(found))))
 
 
 @op(samples=unary_samples(-4, 4), dtypes=FLOAT + COMPLEX)
@@ -62,7 +76,11 @@ def sqrt(x: Any) -> Any:
     Raises:
         DtypeError: x is not float or complex.
     """
-    return lax.sqrt(x)
+    if x.dtype.kind != "c":
+        return lax.sqrt(x)
+    found = lax.sqrt(x)  # XLA takes -0.0 for 0.0, which is the other side of the cut
+    wrong = lax.ne(negative_bit(lax.imag(x)), negative_bit(lax.imag(found)))
+    return lax.complex(lax.real(found), lax.select(wrong, lax.neg(lax.imag(found)), lax.imag(found)))
 
 
 @op(samples=unary_samples(0.1, 8), dtypes=FLOAT + COMPLEX)

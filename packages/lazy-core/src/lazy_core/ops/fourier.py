@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .registry import COMPLEX, WIDE_FLOAT, Sample, describe, numbers, op
 
-_KINDS = {"fft": lax.FftType.FFT, "ifft": lax.FftType.IFFT, "rfft": lax.FftType.RFFT, "irfft": lax.FftType.IRFFT}
+_KINDS = ("fft", "ifft", "rfft", "irfft")
 
 
 def _samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
@@ -44,7 +44,7 @@ def fft(x: Any, *, kind: str, lengths: Sequence[int]) -> Any:
         )
     if (_is_complex(x)) == (kind == "rfft"):
         raise DtypeError(f"fft({describe(x)}): {kind} takes {'f32 or f64' if kind == 'rfft' else 'c64 or c128'}; convert first")
-    return lax.fft(x, _KINDS[kind], tuple(lengths))
+    return lax.fft(x, lax.FftType[kind.upper()], tuple(lengths))
 
 
 def _is_complex(x: Any) -> bool:

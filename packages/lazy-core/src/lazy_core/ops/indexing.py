@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind, like
 from .registry import ANY, NUMBER, Sample, axes_of, axis_of, describe, numbers, op, same_dtype, spread

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .registry import COMPLEX, NUMBER, WIDE_FLOAT, Sample, describe, numbers, op, same_dtype
 
-FULL = lax.Precision.HIGHEST
+FULL = "highest"  # as `lax.Precision` names it
 Axes = tuple[int, ...]
 
 

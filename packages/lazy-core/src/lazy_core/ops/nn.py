@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from ..errors import DtypeError
 from .arithmetic import kind
 from .reductions import wide

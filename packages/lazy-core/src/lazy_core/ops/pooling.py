@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
 
+from ..deferred import jax, lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind, like
 from .registry import FLOAT, REAL, Sample, abstract, describe, numbers, op

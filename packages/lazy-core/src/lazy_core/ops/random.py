@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
 
 from .. import random
+from ..deferred import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .registry import FLOAT, INT, Dtypes, Sample, describe, op, spread

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax import lax
 
+from ..deferred import lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind, like
 from .compare import truth

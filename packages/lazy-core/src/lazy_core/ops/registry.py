@@ -12,11 +12,10 @@ import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import jax
 import ml_dtypes
 import numpy as np
-from jax import numpy as jnp
 
+from ..deferred import jax, jnp
 from ..errors import DtypeError, LazyError, ShapeError, UnsupportedError
 from ..ir import Attrs, Expr, attrs, const
 from ..shape import Shape, short_dtype

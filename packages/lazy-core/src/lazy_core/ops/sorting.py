@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..errors import DtypeError, ShapeError
 from .arithmetic import kind
 from .registry import BOOL, REAL, Sample, axis_of, describe, numbers, op, same_dtype

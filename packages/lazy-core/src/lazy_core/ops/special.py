@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jax, jnp, lax
 from ..errors import DtypeError
 from . import chebyshev
 from .registry import WIDE_FLOAT, Dtypes, Sample, align, binary_samples, describe, numbers, op, same_dtype, unary_samples

@@ -18,9 +18,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jnp, lax
 from ..ir import Attrs, Const, Expr, Node
 from .registry import InPlace, Sample, op
 

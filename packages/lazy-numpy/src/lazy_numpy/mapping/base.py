@@ -17,7 +17,7 @@ from lazy_core.ir import Attrs, attrs
 from lazy_core.ops.registry import Composite
 
 from .. import convert
-from ..recording import record
+from ..recording import from_host, record
 from ..selection import selection
 from ..tensor import ndarray, scalar, wrap
 
@@ -80,7 +80,7 @@ def array(x: Any) -> ndarray:
     if type(x) in (int, float, complex):
         x = np.asarray(x)
     value = convert.operand(x)[0]
-    return wrap(value if isinstance(value, values.Value) else values.from_host(np.asarray(x)))
+    return wrap(value if isinstance(value, values.Value) else from_host(np.asarray(x)))
 
 
 def axis_index(axis: Any, ndim: int) -> int:

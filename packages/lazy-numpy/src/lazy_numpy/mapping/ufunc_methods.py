@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..fallback import NotLowered
 from ..tensor import ndarray
 from . import reductions, ufuncs
@@ -17,6 +18,13 @@ from .base import NO_VALUE, array
 _KIND = {ufunc: kind for kind, ufunc in reductions.COMBINE.items()} | {np.logaddexp: "logaddexp"}
 _REDUCED_ONLY = frozenset({"any", "all", "xor"})
 _ACCUMULATED_ONLY = frozenset({"logaddexp"})
+
+
+def _check_out(ufunc: np.ufunc, a: Any, dtype: Any, out: Any) -> None:
+    out = out[0] if type(out) is tuple else out
+    default = dtypes.sum_dtype(a.dtype) if ufunc in (np.add, np.multiply) else a.dtype
+    if out is not None and out.dtype != np.dtype(default if dtype is None else dtype):
+        raise NotLowered("an output of another dtype, which has a say in how results are computed")
 
 
 def reduce(
@@ -32,6 +40,7 @@ def reduce(
     """`ufunc.reduce`."""
     kind = _KIND.get(ufunc)
     a = array(a)
+    _check_out(ufunc, a, dtype, out)
     if kind is None or kind in _ACCUMULATED_ONLY:
         raise NotLowered("only the reductions of sums, products, extrema, logic and exclusive or are lowered")
     if kind == "xor" and np.dtype(dtype or a._shape.dtype).kind not in "biu":
@@ -46,6 +55,7 @@ def reduce(
 def accumulate(ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """`ufunc.accumulate`."""
     kind = _KIND.get(ufunc)
+    _check_out(ufunc, a, dtype, out)
     if kind is None or kind in _REDUCED_ONLY:
         raise NotLowered("only running sums, products, extrema and sums of exponentials are lowered")
     return reductions.cumulate(kind, a, axis, dtype, out)

@@ -19,7 +19,7 @@ from lazy_core.ops.registry import Composite
 
 from .. import convert, dtypes, fallback
 from ..fallback import NotLowered
-from ..recording import mode, record
+from ..recording import from_host, mode, record
 from ..selection import selection
 from ..tensor import ndarray, scalar, wrap, wrap_any, wrap_scalar
 from . import lower_ufuncs, ranges
@@ -341,7 +341,7 @@ def _finish(ufunc: np.ufunc, result: Any, out: Any, mask: Any, casting: Any) -> 
         return wrap(
             _record(
                 where_assign,
-                (mask, result, values.from_host(np.zeros(_check_shapes((result.shape.dims, mask.shape.dims)), result.shape.dtype))),
+                (mask, result, from_host(np.zeros(_check_shapes((result.shape.dims, mask.shape.dims)), result.shape.dtype))),
             )
         )
     if not np.can_cast(result.shape.dtype, out.dtype, casting):

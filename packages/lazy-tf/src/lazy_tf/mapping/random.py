@@ -11,10 +11,9 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
 from lazy_core import ir, ops, values
+from lazy_core.deferred import jnp, lax
 from lazy_core.errors import ShapeError, UnsupportedError
 from lazy_core.ir import Expr
 from lazy_core.ops.registry import Op, composite

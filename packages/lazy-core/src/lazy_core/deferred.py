@@ -1,0 +1,86 @@
+"""jax, imported when something of it is first used: a program whose calls all run natively does without.
+
+Owns: `jax`, `lax`, `jnp`, the parts of jaxlib that the backend uses, `load` and `imported`. Whoever needs jax takes it from here, and uses
+nothing of it while a module is being imported.  Imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax as jax
+    from jax import lax as lax
+    from jax import numpy as jnp
+    from jax._src import xla_bridge as xla_bridge
+    from jaxlib import lapack as lapack
+    from jaxlib import version as jaxlib_version
+    from jaxlib import xla_client as xla_client
+
+__all__ = ["imported", "jax", "jaxlib_version", "jnp", "lapack", "lax", "load", "xla_bridge", "xla_client"]
+
+
+class _Module:
+    """Stands for a module; each attribute is looked up once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__version__":  # what inspects objects must not import
+            raise AttributeError(attribute)
+        load()
+        found = self.__dict__[attribute] = getattr(import_module(self._name), attribute)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<module {self._name}, imported when it is used>"
+
+
+def load() -> None:
+    """Import jax, for whoever is about to time what uses it; an interrupt waits until that is done, for half of jax would be of no use."""
+    if "jax" in sys.modules:
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        _import()
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        _import()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        handler(*came[0])
+
+
+def _import() -> None:
+    """Importing jax draws from NumPy's global stream, which is the user's."""
+    before = np.random.get_state()
+    try:
+        import_module("jax")
+    finally:
+        np.random.set_state(before)
+
+
+def imported() -> bool:
+    """Whether anybody in this process has imported jax."""
+    return "jax" in sys.modules
+
+
+if not TYPE_CHECKING:
+    jax = _Module("jax")
+    lax = _Module("jax.lax")
+    jnp = _Module("jax.numpy")
+    xla_bridge = _Module("jax._src.xla_bridge")
+    lapack = _Module("jaxlib.lapack")
+    jaxlib_version = _Module("jaxlib.version")
+    xla_client = _Module("jaxlib.xla_client")
