@@ -168,10 +168,11 @@ def _solve(packed: Any, pivots: Any, y: Any, hermitian: bool) -> Any:
 
 
 def _ldl_solve_samples(dtype: np.dtype, rng: np.random.Generator) -> Iterator[Sample]:
-    for sample in _ldl_samples(dtype, rng):
-        (x,) = sample.args
-        packed, pivots, _ = (np.asarray(a) for a in ldl.fn(jnp.asarray(x), **sample.attrs))
-        yield Sample((packed, pivots, numbers(rng, (*x.shape[:-1], 2), dtype)), sample.attrs)
+    for dims, hermitian, pivots, pair in (((4, 4), False, (2, 2, -4, -4), 2), ((2, 3, 3), True, (-3, -3, 3), 0)):
+        packed = np.tril(numbers(rng, dims, dtype, -1, 1), -1) + 3 * np.eye(dims[-1], dtype=dtype)
+        packed[..., pair + 1, pair] = 5
+        swaps = np.broadcast_to(np.array(pivots, np.int32), dims[:-1]).copy()
+        yield Sample((packed, swaps, numbers(rng, (*dims[:-1], 2), dtype)), {"hermitian": hermitian})
 
 
 @op(samples=_ldl_solve_samples, dtypes=_DTYPES)
