@@ -203,6 +203,17 @@ SAME_NAMES = """
     fmax fmin fmod remainder
     hypot copysign nextafter logaddexp where matmul clip
 """.split()
+
+
+def _ldl(x, hermitian):
+    """LAPACK's own, for each matrix; SciPy's wrapper counts pivots from one, as LAPACK does."""
+    name = "hetrf" if hermitian and np.iscomplexobj(x) else "sytrf"
+    (factor,) = linalg.get_lapack_funcs((name,), (x,))
+    found = [factor(a, lower=1) for a in x.reshape(-1, *x.shape[-2:])]
+    packed, pivots, info = (np.array([f[k] for f in found]) for k in range(3))
+    return np.tril(packed).reshape(x.shape), pivots.reshape(x.shape[:-1]).astype(np.int32), info.reshape(x.shape[:-2]).astype(np.int32)
+
+
 REFERENCES = {
     **{name: getattr(np, name) for name in SAME_NAMES},
     "asin": np.arcsin,
@@ -319,5 +330,6 @@ REFERENCES = {
     "igamma": special.gammainc,
     "igammac": special.gammaincc,
     "orthogonal_polynomial": lambda x, n, kind: np.where(n < 0, 0, _POLYNOMIALS[kind](np.maximum(n, 0), x)).astype(x.dtype),
+    "ldl": _ldl,
     "matrix_exp": lambda x: linalg.expm(x.astype(np.result_type(x, np.float64))).astype(x.dtype),
 }

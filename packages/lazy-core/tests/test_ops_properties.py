@@ -124,7 +124,7 @@ def test_average_pool_gradient_is_its_transpose(include):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_factorisations_give_back_their_matrix(dtype):
-    """qr, svd, eigh and lu multiply to what was factored; columns are orthonormal."""
+    """qr, svd, eigh and lu multiply to what was factored, what ldl solves is a solution; columns are orthonormal."""
     for sample in samples("qr", np.dtype(dtype)):
         if sample.attrs["mode"] != "r":
             q, r = run(ops.qr, *sample.args, **sample.attrs)
@@ -145,6 +145,10 @@ def test_factorisations_give_back_their_matrix(dtype):
         lower = np.tril(packed, -1) + np.eye(packed.shape[-1])
         permuted = np.take_along_axis(sample.args[0], permutation[..., None].astype(np.int64), -2)
         np.testing.assert_allclose(lower @ np.triu(packed), permuted, atol=1e-12)
+    for sample in samples("ldl", np.dtype(dtype)):
+        (x,) = sample.args
+        packed, pivots, _ = run(ops.ldl, x, **sample.attrs)
+        np.testing.assert_allclose(x @ run(ops.ldl_solve, packed, pivots, x, **sample.attrs), x, atol=1e-12)
     for sample in samples("triangular_solve", np.dtype(dtype)):
         a, b = sample.args
         triangle = np.tril(a) if sample.attrs["lower"] else np.triu(a)

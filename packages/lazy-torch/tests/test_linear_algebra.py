@@ -1,4 +1,4 @@
-"""torch.linalg.lstsq by each of LAPACK's drivers, as the CPU gives it, without running there; exponentials of matrices of half floats."""
+"""Least squares by each of LAPACK's drivers, exponentials of half matrices, factors of indefinite ones: as the CPU gives them."""
 
 from __future__ import annotations
 
@@ -113,4 +113,47 @@ def test_exponentials_of_matrices_of_half_floats_are_those_in_double_precision(d
     torch.manual_seed(4)
     x = torch.randn(2, 4, 4).to(dtype)
     torch.testing.assert_close(torch.linalg.matrix_exp(x.to("lazy")).cpu(), torch.linalg.matrix_exp(x.double()).to(dtype))
+    assert lazy_core.report().fallbacks == {}
+
+
+# ------------------------------------------------------------------ symmetric and not definite
+
+
+def _indefinite(dtype: torch.dtype, hermitian: bool) -> torch.Tensor:
+    """Pivots of one row and of two, swaps, a diagonal of zeros, and a matrix of zeros."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, 5, dtype=dtype)
+    x = x + (x.mH if hermitian else x.mT)
+    x[1].diagonal().zero_()
+    x[2] *= 0
+    return x
+
+
+@pytest.mark.parametrize(("dtype", "hermitian"), [(torch.float64, False), (torch.complex64, True)], ids=str)
+def test_factors_and_pivots_of_indefinite_matrices_are_lapacks(dtype: torch.dtype, hermitian: bool) -> None:
+    x = _indefinite(dtype, hermitian)
+    x[..., 0, 1] = 100  # above the diagonal nothing is read
+    found, expected = (torch.linalg.ldl_factor_ex(t, hermitian=hermitian) for t in (x.to("lazy"), x))
+    assert (expected.pivots < 0).any() and (expected.pivots > 0).any() and expected.info[2] == 1
+    assert torch.equal(found.pivots.cpu(), expected.pivots) and torch.equal(found.info.cpu(), expected.info)
+    torch.testing.assert_close(found.LD.cpu(), expected.LD, rtol=1e-4, atol=1e-5)
+    regular = [0, 1, 3]
+    right = torch.randn(2, 1, 5, 2, dtype=dtype)  # dims that broadcast, on which torch 2.13's own kernel reads beyond its matrices
+    solved = torch.linalg.ldl_solve(found.LD[regular], found.pivots[regular], right.to("lazy"), hermitian=hermitian)
+    factors = expected.LD[regular].expand(2, 3, 5, 5).clone(), expected.pivots[regular].expand(2, 3, 5).clone()
+    wanted = torch.linalg.ldl_solve(*factors, right.expand(2, 3, 5, 2).clone(), hermitian=hermitian)
+    torch.testing.assert_close(solved.cpu(), wanted, rtol=1e-3, atol=1e-4)
+    with pytest.raises(RuntimeError, match="ldl_factor"):
+        torch.linalg.ldl_factor(x.to("lazy"), hermitian=hermitian)
+    assert lazy_core.report().fallbacks == {}
+
+
+def test_indefinite_matrices_without_rows_and_results_in_given_tensors() -> None:
+    assert torch.linalg.ldl_factor(torch.ones(2, 0, 0, device="lazy")).pivots.shape == (2, 0)
+    x = _indefinite(torch.float64, False)[0]
+    out = tuple(torch.empty(0, dtype=t, device="lazy") for t in (torch.float64, torch.int32))
+    torch.linalg.ldl_factor(x.to("lazy"), out=out)
+    expected = torch.linalg.ldl_factor(x)
+    torch.testing.assert_close(out[0].cpu(), expected.LD)
+    assert torch.equal(out[1].cpu(), expected.pivots)
     assert lazy_core.report().fallbacks == {}

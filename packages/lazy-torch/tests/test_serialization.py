@@ -222,8 +222,21 @@ def test_a_loader_with_workers_and_pinned_memory_feeds_the_device(workers: int, 
     for _ in range(2):
         total = torch.zeros((), device="lazy")
         for x, y in loader:
+            assert x.is_pinned() == y.is_pinned() == pinned
             total += (x.to("lazy", non_blocking=True).sum(1) * y.to("lazy", non_blocking=True)).sum()
         assert total.item() == 2 * sum(i**3 for i in range(8))
+
+
+def test_pinned_memory_is_told_from_other_memory() -> None:
+    """As with CUDA: pinning twice copies once, and only tensors of the CPU can be pinned."""
+    x = torch.arange(4.0)
+    y = x.pin_memory()
+    assert not x.is_pinned() and y.is_pinned() and y[2:].is_pinned() and not y.clone().is_pinned()
+    assert y.pin_memory().data_ptr() == y.data_ptr() != x.data_ptr()
+    assert torch.empty(3, pin_memory=True).is_pinned() and torch.zeros(2).untyped_storage().pin_memory().is_pinned()
+    assert y.to("lazy", non_blocking=True).tolist() == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        y.to("lazy").pin_memory()
 
 
 def test_a_dataset_on_the_device() -> None:

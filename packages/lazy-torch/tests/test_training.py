@@ -170,17 +170,24 @@ def test_autograd_features() -> None:
     assert x.grad.tolist() == [4, 4, 4]
 
 
-def test_checkpointing_with_dropout_replays_the_same_mask() -> None:
+def test_checkpointing_with_dropout_replays_the_same_mask_on_every_tier() -> None:
     from torch.utils.checkpoint import checkpoint
 
-    m = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to("lazy")
-    for reentrant in (False, True):
-        x = torch.ones(2, 4, device="lazy", requires_grad=True)
-        y = checkpoint(m, x, use_reentrant=reentrant)
-        y.sum().backward()
-        # where the mask dropped an output no gradient may flow
-        mask = (y.detach() != 0).float().cpu()
-        torch.testing.assert_close(x.grad.cpu(), 2 * mask @ m[0].weight.detach().cpu(), rtol=1e-4, atol=1e-5)
+    masks = []
+    for tier in ("compiled", "native"):
+        with lazy_core.options(tier=tier):
+            torch.manual_seed(0)
+            m = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to("lazy")
+            for reentrant in (False, True):
+                x = torch.ones(2, 4, device="lazy", requires_grad=True)
+                y = checkpoint(m, x, use_reentrant=reentrant)
+                after = torch.lazy.get_rng_state()
+                y.sum().backward()
+                assert torch.equal(torch.lazy.get_rng_state().cpu(), after.cpu()), "the replay leaves the stream where it was"
+                # where the mask dropped an output no gradient may flow
+                masks.append((y.detach() != 0).float().cpu())
+                torch.testing.assert_close(x.grad.cpu(), 2 * masks[-1] @ m[0].weight.detach().cpu(), rtol=1e-4, atol=1e-5)
+    assert torch.equal(masks[0], masks[2]) and torch.equal(masks[1], masks[3]) and not torch.equal(masks[0], masks[1])
 
 
 def test_module_to_keeps_parameters_tied_and_optimizers_valid() -> None:

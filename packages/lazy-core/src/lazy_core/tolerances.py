@@ -35,6 +35,7 @@ _FAMILIES: dict[str, Tolerance] = {
     "cumulative": Tolerance(16, 16, "sums in another order"),
     "linalg": Tolerance(64, 256, "sums in another order, and pivots in another blocking"),
     "matrices": Tolerance(64, 256, "sums in another order, and another blocking"),
+    "indefinite": Tolerance(64, 256, "sums in another order, and another blocking"),
     "convolution": Tolerance(16, 64, "sums in another order"),
     "fourier": Tolerance(16, 64, "another factorisation of the transform"),
     "nn": Tolerance(64, 8, "exponentials of XLA, sums in another order"),

@@ -494,6 +494,8 @@ CONFORMANCE: dict[str, Callable[..., Any]] = {
     "geqrf": lambda x: tuple(torch.geqrf(x)),
     "householder_product": torch.linalg.householder_product,
     "ormqr": lambda x, tau, y, left, transpose: torch.ormqr(x, tau, y, left, transpose),
+    "ldl": lambda x, hermitian: tuple(torch.linalg.ldl_factor_ex(x, hermitian=hermitian)),
+    "ldl_solve": lambda x, pivots, y, hermitian: torch.linalg.ldl_solve(x, pivots, y, hermitian=hermitian),
     "eig": _eig,
     "matrix_exp": torch.linalg.matrix_exp,
     "fft": _fft,

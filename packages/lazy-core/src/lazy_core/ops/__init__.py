@@ -21,6 +21,7 @@ FAMILIES = (
     "cumulative",
     "elementwise_unary",
     "fourier",
+    "indefinite",
     "indexing",
     "linalg",
     "matrices",

@@ -12,6 +12,8 @@
 
 namespace lazytorch {
 
+at::Allocator* pinned_allocator();
+bool is_pinned(const void* data);
 void register_allocator();
 void resize_storage(const c10::Storage& storage, size_t nbytes);
 
@@ -157,7 +159,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
   at::Generator getNewGenerator(c10::DeviceIndex i) const override { return check_index(i), at::make_generator<Generator>(); }
   at::Device getDeviceFromPtr(void*) const override { return device(); }
-  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
   void resizePrivateUse1Bytes(const c10::Storage& s, size_t n) const override { resize_storage(s, n); }
 };
 

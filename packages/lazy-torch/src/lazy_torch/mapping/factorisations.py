@@ -1,7 +1,7 @@
-"""Reflectors, eigenvectors, pseudoinverses and exponentials of matrices.
+"""Reflectors, eigenvectors, pseudoinverses and exponentials of matrices, and factors of those that are symmetric but not definite.
 
-Owns: geqrf, ormqr, linalg_householder_product, linalg_eig, linalg_pinv, linalg_matrix_exp. Imports `linalg` for the factorisations that it
-builds on.
+Owns: geqrf, ormqr, linalg_householder_product, linalg_eig, linalg_ldl_factor_ex, linalg_ldl_solve, linalg_pinv, linalg_matrix_exp. Imports
+`linalg` for the factorisations that it builds on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lazy_core.ir import Expr
 
 from . import aten
 from .linalg import conj_transposed, eigh, square, svd
-from .promotion import Scalar, cast, expand, filled, math_dtype, num, operand, real_of, reshape
+from .promotion import Scalar, broadcast_dims, cast, expand, filled, math_dtype, num, operand, real_of, reshape
 
 
 @aten("geqrf")
@@ -49,6 +49,22 @@ def eig(self: Expr) -> tuple[Expr, Expr]:
 @aten("_linalg_eigvals")
 def eigvals(self: Expr) -> Expr:
     return eig(self)[0]
+
+
+@aten("linalg_ldl_factor_ex")
+def ldl_factor_ex(self: Expr, *, hermitian: bool = False, check_errors: bool = False) -> tuple[Expr, Expr, Expr]:
+    square("torch.linalg.ldl_factor_ex", self)
+    if check_errors:
+        raise UnsupportedError("linalg_ldl_factor_ex with check_errors reads the result")
+    packed, pivots, info = ops.ldl(self, hermitian=hermitian)
+    return packed, pivots, info
+
+
+@aten("linalg_ldl_solve")
+def ldl_solve(LD: Expr, pivots: Expr, B: Expr, *, hermitian: bool = False) -> Expr:
+    batch = broadcast_dims(LD.shape.dims[:-2], B.shape.dims[:-2])
+    packed, swaps = expand(LD, (*batch, *LD.shape.dims[-2:])), expand(pivots, (*batch, *pivots.shape.dims[-1:]))
+    return ops.ldl_solve(packed, swaps, expand(B, (*batch, *B.shape.dims[-2:])), hermitian=hermitian)
 
 
 @aten("linalg_matrix_exp")
