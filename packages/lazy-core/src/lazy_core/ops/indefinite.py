@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
 
+from ..deferred import jax, jnp, lax
 from ..errors import DtypeError, ShapeError
 from .registry import COMPLEX, WIDE_FLOAT, Sample, describe, numbers, op
 
