@@ -194,10 +194,13 @@ def square(name: str, x: Expr) -> int:
 
     Raises:
         RuntimeError: they are not square, or of a dtype that has no factorisations.
+        NotImplementedError: they are half floats, for which torch has none either.
     """
     if x.shape.ndim < 2 or x.shape.dims[-1] != x.shape.dims[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {x.shape}")
-    if is_half(x.shape.dtype) or not (is_float(x.shape.dtype) or is_complex(x.shape.dtype)):
+    if is_half(x.shape.dtype):
+        raise NotImplementedError(f"{name}: not implemented for half floats, but got {x.shape}; convert it to float32 first")
+    if not (is_float(x.shape.dtype) or is_complex(x.shape.dtype)):
         raise RuntimeError(f"{name}: expected a float, double or complex tensor, but got {x.shape}")
     return x.shape.dims[-1]
 
