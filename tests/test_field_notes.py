@@ -465,7 +465,8 @@ def test_a_training_loop_leaves_nothing_behind():
         loss.item()
         if k % 50 == 49:
             gc.collect()
-            sizes.append((len(table.table), len(table._old), len(values._live), len(cache.plans), len(cache.structures)))
+            held = sum(len(source.held) for source in values.recording.sources)
+            sizes.append((len(table.table), len(table._old), held, len(cache.plans), len(cache.structures)))
             objects.append(len(gc.get_objects()))
 
     objects = []
