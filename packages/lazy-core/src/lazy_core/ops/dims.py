@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..shape import Shape
 from .registry import REGISTRY, Rule, axes_of, axis_of
 
@@ -25,14 +27,10 @@ def broadcast(shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> Dims | 
     dims = shapes[0].dims
     if all(s.dims == dims for s in shapes):
         return dims
-    ndim = max(len(s.dims) for s in shapes)
-    result = [1] * ndim
-    for shape in shapes:
-        for place, size in enumerate(shape.dims, ndim - len(shape.dims)):
-            if size != 1 and result[place] not in (1, size):
-                return None
-            result[place] = size if result[place] == 1 else result[place]
-    return tuple(result)
+    try:
+        return np.broadcast_shapes(*[s.dims for s in shapes])
+    except ValueError:
+        return None
 
 
 def _without(dims: Dims, axes: Sequence[int], keepdims: bool) -> Dims | None:
@@ -88,7 +86,7 @@ def _sizes(dims: Sequence[int]) -> Dims | None:
 def reshaped(shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> Dims | None:
     """The wanted dims, of as many elements."""
     dims = _sizes(attributes["dims"])
-    return dims if dims is not None and math.prod(dims) == math.prod(shapes[0].dims) else None
+    return dims if dims is not None and math.prod(dims) == shapes[0].size else None
 
 
 def permuted(shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> Dims | None:

@@ -218,14 +218,19 @@ class Op:
                 self.forget_shapes()
             found = self._by_rule(shapes, attributes)
             if found is None:
-                found = _signatures.get(self, shapes, attributes) if _signatures is not None else None
-            if found is None:
-                found = self._infer(shapes, attributes)
-                if _signatures is not None:
-                    _signatures.put(self, shapes, attributes, found)
-            if self.rule is not None and not found[1]:
-                self._dtypes[self._sort(self.rule, shapes, attributes)] = found[0][0].dtype
+                found = self._known_or_traced(shapes, attributes)
+                if self.rule is not None and not found[1]:
+                    self._dtypes[self._sort(self.rule, shapes, attributes)] = found[0][0].dtype
             self._inferred[key] = found
+        return found
+
+    def _known_or_traced(self, shapes: tuple[Shape, ...], attributes: Attrs) -> Inferred:
+        if _signatures is None:
+            return self._infer(shapes, attributes)
+        found = _signatures.get(self, shapes, attributes)
+        if found is None:
+            found = self._infer(shapes, attributes)
+            _signatures.put(self, shapes, attributes, found)
         return found
 
     def forget_shapes(self) -> None:

@@ -31,13 +31,12 @@ def getitem(self: ndarray, key: Any) -> Any:
             x = host_of(self)
         kind = type(key)
         result = x[key if kind is int or kind is slice or kind is tuple else take(key)]
-        if type(result) is not _ndarray:  # one element
-            reads = self._reads = self._reads + 1
-            if reads >= elements.OFTEN:
-                elements.speed_up(self)
-            return result
-        size = result.size
-        if size <= settings.part and (size < x.size or size <= settings.small) and (result.flags.writeable or self._stays_read_only()):
+        # One element, or a small part: NumPy's own.
+        if type(result) is not _ndarray or (
+            (size := result.size) <= settings.part
+            and (size < x.size or size <= settings.small)
+            and (result.flags.writeable or self._stays_read_only())
+        ):
             reads = self._reads = self._reads + 1
             if reads >= elements.OFTEN:
                 elements.speed_up(self)
