@@ -26,6 +26,8 @@ OURS = ("lazytensor-core", "lazy-torch", "lazy-numpy", "lazy-tf")
 LIBRARIES = {"torch": "torch", "tf": "tensorflow"}
 # The longest tests run in two processes, file by file, each with one thread for the kernels: two pools would be in each other's way.
 SIDE_BY_SIDE = (("--numprocesses=2", "--dist=loadfile"), {"OMP_NUM_THREADS": "1"})
+# How the extension of a frontend is built beforehand; lazy-tf builds its own when it is imported, in some seconds.
+BUILD = {"torch": ("build",), "numpy": ("--build-extension",)}
 DIST = ROOT / "dist"
 
 
@@ -60,9 +62,9 @@ def _install(session: nox.Session, packages: tuple[str, ...], *extra: str, bare:
     stamp.write_text(described)
 
 
-def _build_extension(session: nox.Session) -> None:
-    """Build lazy-torch's extension for the installed torch, or find it in the cache."""
-    session.run("python", "-m", "lazy_torch", "build")
+def _build_extension(session: nox.Session, package: str = "torch") -> None:
+    """Build a frontend's extension for the library that is installed, or find it in the cache."""
+    session.run("python", "-m", f"lazy_{package}", *BUILD[package])
 
 
 def _run_in(session: nox.Session, environment: str, *command: str, variables: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -76,7 +78,8 @@ def _run_in(session: nox.Session, environment: str, *command: str, variables: Ma
 def together(session: nox.Session) -> None:
     """Make the environment that holds everything; the sessions that need it run it first."""
     _install(session, PACKAGES, "scikit-learn", "array-api-strict")
-    _build_extension(session)
+    for package in BUILD:
+        _build_extension(session, package)
 
 
 @nox.session
@@ -97,8 +100,8 @@ def _package_tests(package: str) -> None:
         _install(session, ("core",) if package == "core" else ("core", package))
         absent = [library for name, library in LIBRARIES.items() if name != package]
         session.run("python", "tools/absent.py", *absent, silent=True)
-        if package == "torch":
-            _build_extension(session)
+        if package in BUILD:
+            _build_extension(session, package)
         side_by_side, environment = SIDE_BY_SIDE if package != "numpy" else ((), {})
         session.run("python", "-m", "pytest", "-q", *side_by_side, str(_folder(package) / "tests"), *session.posargs, env=environment)
 
@@ -118,7 +121,7 @@ def tests_together(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["together"])
 def conformance(session: nox.Session) -> None:
-    """The whole conformance matrix: every core op and whole program, frontend, dtype, tier and placement of barriers: hours.
+    """The whole conformance matrix: every core op and whole program, frontend, dtype, tier and placement of barriers: an hour.
 
     `-- --frontends=torch,numpy --dtypes=float32` selects; `python tools/matrix.py` runs the same and writes docs/conformance.md.
     """
@@ -161,6 +164,7 @@ def ecosystem(session: nox.Session) -> None:
 def numpy_suite(session: nox.Session) -> None:
     """NumPy's own tests with the lazy NumPy in its place (-- --only test_umath --tier recorded selects)."""
     _install(session, ("core", "numpy"))
+    _build_extension(session, "numpy")
     session.run("python", str(_folder("numpy") / "judges" / "numpy_suite.py"), *session.posargs)
 
 
@@ -228,10 +232,11 @@ def docs(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build four wheels into dist/, then prove in empty environments that each frontend installs with our core and no stranger's."""
     shutil.rmtree(DIST, ignore_errors=True)
-    prebuilt = _folder("torch") / "src" / "lazy_torch" / "_prebuilt"
-    shutil.rmtree(prebuilt, ignore_errors=True)
+    prebuilt = {package: _folder(package) / "src" / f"lazy_{package}" / "_prebuilt" for package in BUILD}
     try:
-        _run_in(session, "together", "python", "-m", "lazy_torch", "build", "--into", str(prebuilt))
+        for package, folder in prebuilt.items():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run_in(session, "together", "python", "-m", f"lazy_{package}", *BUILD[package], "--into", str(folder))
         for package in PACKAGES:
             _run_in(
                 session,
@@ -248,6 +253,7 @@ def wheels(session: nox.Session) -> None:
                 str(_folder(package)),
             )
     finally:
-        shutil.rmtree(prebuilt, ignore_errors=True)
+        for folder in prebuilt.values():
+            shutil.rmtree(folder, ignore_errors=True)
     for frontend in FRONTENDS:
         session.run(sys.executable, "tools/prove_wheel.py", f"lazy-{frontend}", external=True)

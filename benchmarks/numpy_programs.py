@@ -115,19 +115,19 @@ def programs(np: Any) -> dict[str, Callable[[], Any]]:
             count += np.abs(z) < 2
         return count
 
-    logits = rng.standard_normal((2000, 1000)).astype(np.float32)
+    logits = rng.standard_normal((6000, 1200)).astype(np.float32)
 
     def softmax() -> Any:
         e = np.exp(logits - logits.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
 
-    image, kernel = rng.standard_normal((500, 500)), rng.standard_normal((5, 5))
+    image, kernel = rng.standard_normal((1004, 1004)), rng.standard_normal((5, 5))
 
     def convolution() -> Any:
-        out = np.zeros((496, 496))
+        out = np.zeros((1000, 1000))
         for i in range(5):
             for j in range(5):
-                out += kernel[i, j] * image[i : i + 496, j : j + 496]
+                out += kernel[i, j] * image[i : i + 1000, j : j + 1000]
         return np.maximum(out, 0.0)
 
     square = rng.standard_normal((500, 500)) + 500 * np.eye(500)
@@ -194,7 +194,7 @@ def programs(np: Any) -> dict[str, Callable[[], Any]]:
                 b[i, j] = a[i, j] * 2.0
         return b
 
-    signal = rng.standard_normal((64, 8192))
+    signal = rng.standard_normal((256, 8192))
 
     def spectrum() -> Any:
         f = np.fft.rfft(signal * np.hanning(8192), axis=1)

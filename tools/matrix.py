@@ -1,4 +1,4 @@
-"""The conformance matrix as the page docs/conformance.md: `python tools/matrix.py` (needs every package installed; takes some hours).
+"""The conformance matrix as the page docs/conformance.md: `python tools/matrix.py` (needs every package installed; takes an hour).
 
 Runs every cell: core operation or whole program x frontend x dtype x tier x placement of barriers. Each result is written to a file as soon
 as it is there, so that a run that was stopped goes on where it was: `--results FOLDER`, `--frontends torch,numpy`, `--page` to write the
@@ -147,7 +147,7 @@ def covered(results: dict[str, list[Result]], programs_: Iterable[str]) -> str:
         common = set.intersection(*dtypes.values())
         parts.append(f"{what} of {', '.join(sorted(common))}")
         parts += [f"{name} also {', '.join(sorted(ds - common))}" for name, ds in dtypes.items() if ds - common]
-    return f"On this page: {'; '.join(parts)}. The command runs every dtype, which takes some hours, and `--dtypes` chooses."
+    return f"On this page: {'; '.join(parts)}. The command runs every dtype, which takes an hour, and `--dtypes` chooses."
 
 
 def page(results: dict[str, list[Result]]) -> str:

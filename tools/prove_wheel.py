@@ -3,7 +3,7 @@
 Makes an empty environment, says `pip install --find-links dist NAME` as a user would, with the index reachable, and holds
 what was installed against the wheels: every file of ours has the wheel's hash, versions are equal, no distribution that
 is called `lazy-core` (a stranger's) is there, and `lazy_core` is provided by one distribution only. Then a small program
-runs in that environment, for lazy-torch with no compiler to be found: the extension must have come in the wheel.
+runs in that environment with no compiler to be found: the extensions of lazy-torch and lazy-numpy must have come in their wheels.
 """
 
 import argparse
@@ -30,8 +30,10 @@ assert (x @ x.T).sum().item() == 83.0
     "lazy-numpy": """
 import numpy as np
 import lazy_numpy
+from lazy_numpy import extension
 x = lazy_numpy.array(np.arange(6.0).reshape(2, 3))
 assert float((x @ x.T).sum()) == 83.0
+assert extension.is_on()
 """,
     "lazy-tf": """
 import tensorflow as tf

@@ -122,10 +122,10 @@ def softmax(logits: Any) -> Any:
 
 @jax.jit
 def convolution(image: Any, kernel: Any) -> Any:
-    out = jnp.zeros((496, 496))
+    out = jnp.zeros((1000, 1000))
     for i in range(5):
         for j in range(5):
-            out += kernel[i, j] * image[i : i + 496, j : j + 496]
+            out += kernel[i, j] * image[i : i + 1000, j : j + 1000]
     return jnp.maximum(out, 0.0)
 
 

@@ -122,8 +122,8 @@ def softmax(logits: Any) -> Any:
 
 
 def convolution(image: Any, kernel: Any) -> Any:
-    names = {f"x{i}{j}": image[i : i + 496, j : j + 496] for i in range(5) for j in range(5)}
-    out = np.zeros((496, 496))
+    names = {f"x{i}{j}": image[i : i + 1000, j : j + 1000] for i in range(5) for j in range(5)}
+    out = np.zeros((1000, 1000))
     for i in range(5):
         row = {f"k{j}": kernel[i, j] for j in range(5)}
         parts = {f"x{j}": names[f"x{i}{j}"] for j in range(5)}

@@ -42,12 +42,6 @@ def auto(monkeypatch):
     lazy_core.barrier()
 
 
-@pytest.fixture
-def native():
-    with lazy_core.options(tier="native"):
-        yield
-
-
 def counters():
     return lazy_core.report().counters
 
@@ -425,7 +419,7 @@ def test_views_that_numpy_makes_read_only_are_so_over_values_too(in_form):
     np.testing.assert_array_equal(np.asarray(diagonal), [1.0, 7.0, 9.0])
 
 
-def test_elements_are_read_and_written_at_once_and_seen_by_everybody(native):
+def test_elements_are_read_and_written_at_once_and_seen_by_everybody(native, longer):
     a = lazy_numpy.zeros((40, 40))
     view = a[::2]
     for i in range(40):
@@ -447,7 +441,7 @@ def test_elements_are_read_and_written_at_once_and_seen_by_everybody(native):
         np.testing.assert_array_equal(np.asarray(b), want + 1.0)
 
 
-def test_the_class_of_an_array_goes_with_it(native):
+def test_the_class_of_an_array_goes_with_it(native, longer):
     a = lazy_numpy.zeros(300)
     for i in range(300):
         a[i] = a[i - 1] + 1.0
@@ -481,7 +475,7 @@ def columns(np_, n=150):
     return a
 
 
-def test_small_parts_among_few_large_ones_are_numpys(native):
+def test_small_parts_among_few_large_ones_are_numpys(native, longer):
     a = columns(LAZY)
     np.testing.assert_array_equal(np.asarray(a), columns(np))
     assert type(a) is not lazy_numpy.ndarray

@@ -61,6 +61,33 @@ def test_a_read_raises_what_the_cpu_raises(lazy, name):
     assert float(tf.constant(1.0) * 2 + 1) == 3.0  # the device goes on
 
 
+NOTHING = {
+    "gather": lambda zero: tf.gather(tf.zeros([3, 0]), indices(9)),
+    "gather of known indices": lambda zero: tf.gather(tf.zeros([0, 3]), [9], axis=1),
+    "segment": lambda zero: tf.math.unsorted_segment_sum(tf.zeros([141, 0]), indices(7), 5),
+    "floor division": lambda zero: tf.zeros([0, 141], tf.int64) // zero,
+    "remainder": lambda zero: tf.zeros([0, 141], tf.int64) % zero,
+    "truncated division": lambda zero: tf.truncatediv(tf.zeros([0, 141], tf.int64), zero),
+    "power": lambda zero: tf.pow(tf.zeros([0, 141], tf.int64), zero - 1),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_kernels_that_compute_nothing_look_at_nothing(lazy, name):
+    result = NOTHING[name](indices(0))
+    with tf.device("CPU:0"):
+        plain = NOTHING[name](indices(0))
+    assert result.numpy().shape == plain.numpy().shape
+
+
+@pytest.mark.parametrize("index", [9, -1])
+def test_kernels_that_look_at_indices_of_nothing_raise(lazy, index):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.gather_nd(tf.zeros([3, 0]), indices(index)[:, None]).numpy()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.Variable(tf.zeros([3, 0])).sparse_read(indices(index)).numpy()
+
+
 def test_labels_out_of_range_raise(lazy):
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=indices(7), logits=tf.zeros([141, 5]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"label value of 7 which is outside the valid range of \[0, 5\)"):

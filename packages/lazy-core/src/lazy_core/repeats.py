@@ -64,15 +64,12 @@ class Repeats(Watching):
     """The state of one frontend.
 
     Attributes:
-        on: whether calls must ask: the frontend is not simply following.
-        immediate: whether the library runs each call as it comes.
         leaving: called when the immediate state ends.
         catches: whether somebody among the callers makes a call again whose recording stops; elsewhere everything is recorded.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.on = self.immediate = False
         self.leaving: Callable[[], None] = lambda: None
         self.catches: Callable[[], bool] = lambda: True
         self._tier = ""
@@ -253,6 +250,7 @@ class Repeats(Watching):
         self._due = False
         self.on = self.immediate = False
         self.note = None
+        self.skip = 0
         self._since = _clock()
 
     def _run_immediately(self, expected: Script | None) -> None:
@@ -288,7 +286,7 @@ class Repeats(Watching):
                 rounds = int(pause / max(ended.seconds, 1e-6))
                 if rounds > 1 and ended.loop:
                     ended.pass_over(rounds)
-                    self._skip = rounds * len(ended.calls)
+                    self.skip = rounds * len(ended.calls)
                     self.note = self._note_skipped
         elif self._attempts > ATTEMPTS_SECONDS + ATTEMPTS_SHARE * (now - self._began):
             self._run_immediately(None)
@@ -349,8 +347,8 @@ class Repeats(Watching):
 
     def _note_skipped(self, number: int, result: Any) -> None:
         """Immediate, in a loop that is not to be deferred."""
-        self._skip -= 1
-        if self._skip <= 0:
+        self.skip -= 1
+        if self.skip <= 0:
             self._since = _clock()
             self.note = self._note_expected
 

@@ -38,13 +38,24 @@ class Watching:
     """The calls since the last trace.
 
     Attributes:
+        on: whether calls must ask: the frontend is not simply following.
+        immediate: whether the library runs each call as it comes.
         note: to be told of each call after it was made, with a number for the function and its result; or None.
+        skip: what comes is not looked at until so many calls have been told of; a frontend may count down to one by itself instead.
     """
 
+    # A frontend's extension reads these in place.
+    __slots__ = ("__dict__", "immediate", "note", "on", "skip")
+
+    on: bool
+    immediate: bool
     note: Callable[[int, Any], None] | None
+    skip: int
 
     def __init__(self) -> None:
+        self.on = self.immediate = False
         self.note = None
+        self.skip = 0
         self._scripts = Scripts()
         self._log: list[int] = []
         self._check_at = self._checked = SHORTEST_LOG // 2
@@ -55,7 +66,6 @@ class Watching:
         self._stacks: list[Stack] = []
         self._doubts: dict[tuple[int, ...], int] = {}  # how often a loop's body, sorted, turned out not to be what repeats
         self._pause = LONGEST_LOG
-        self._skip = 0
 
     def _script_ended(self, script: Script) -> None:
         """The latest calls are a script that has been learned."""
@@ -72,7 +82,7 @@ class Watching:
     def _watch(self) -> None:
         """Begin a log."""
         self._log = []
-        self._position = 0
+        self._position = self.skip = 0
         self._check_at = self._checked = SHORTEST_LOG // 2
         self._checked_at = self._since = _clock()
         self.note = self._note_new
@@ -121,14 +131,14 @@ class Watching:
 
     def _note_paused(self, number: int, result: Any) -> None:
         """Immediate, and nothing has repeated for long."""
-        self._skip -= 1
-        if self._skip <= 0:
+        self.skip -= 1
+        if self.skip <= 0:
             self._watch()
 
     def _pause_for(self, calls: int) -> None:
         self._log = []
         self._unplace()
-        self._skip = calls
+        self.skip = calls
         self.note = self._note_paused
 
     def _doubt(self, body: tuple[int, ...] | None) -> None:

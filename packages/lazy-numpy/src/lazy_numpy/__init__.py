@@ -22,6 +22,7 @@ from . import attributes as _attributes
 from . import methods as _methods
 from . import operators as _operators
 from . import selection as _selection
+from . import short_ways as _short_ways
 from .convert import from_lazy, to_lazy
 from .mapping import dispatch as _dispatch
 from .mapping.makers import PUBLIC as _PUBLIC
@@ -37,6 +38,7 @@ _attributes.install()
 _dispatch.install()
 _selection.install()
 _notebook.attach(ndarray)
+_short_ways.install()
 
 arange = _PUBLIC["arange"]
 array = _PUBLIC["array"]

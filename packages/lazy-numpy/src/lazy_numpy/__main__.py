@@ -10,6 +10,7 @@ import runpy
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 USAGE = """usage: python -m lazy_numpy [--report | --check] [-m module | -c code | script.py | -] [arguments]
@@ -21,6 +22,8 @@ Run a NumPy program; its own modules (the script and what lies in its folder) se
   -c code      run this code
   --report     print what was recorded, compiled and left to NumPy, to standard error, at the end
   --check      run it by NumPy and lazily, and print the first line at which a value differs, to standard error; exit with 3 then
+  --build-extension [--into FOLDER]
+               build the extension that makes calls which are not recorded cheaper, and print where it is
   --help       print this
 
 Without a program it is an interactive prompt.
@@ -37,6 +40,8 @@ def main(arguments: list[str]) -> int:
 
             print(USAGE if option == "--help" else f"lazy-numpy {__version__}", end="" if option == "--help" else "\n")
             return 0
+        if option == "--build-extension":
+            return _build(arguments)
         if option == "--check" and arguments:
             from .checking import check
 
@@ -55,6 +60,21 @@ def main(arguments: list[str]) -> int:
             import lazy_core
 
             print(lazy_core.report(), file=sys.stderr)
+
+
+def _build(arguments: list[str]) -> int:
+    from . import extension
+
+    into = Path(arguments[1]) if len(arguments) == 2 and arguments[0] == "--into" else None
+    if arguments and into is None:
+        print(f"--build-extension takes --into FOLDER only\n\n{USAGE}", file=sys.stderr, end="")
+        return 2
+    try:
+        print(extension.build(into) if into else extension.find() or extension.build())
+    except extension.BuildError as problem:
+        print(f"lazy_numpy: {problem}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _choose(arguments: list[str]) -> Callable[[], None]:

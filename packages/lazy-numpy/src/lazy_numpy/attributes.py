@@ -291,6 +291,11 @@ def _native_set_dtype(self: ndarray, dtype: Any) -> None:
     self._np, self._shape = made, Shape.of(made.shape, made.dtype)
 
 
+# Those that NumPy's array is asked for, and those that are views; the extension has short ways for them.
+KNOWN = ("dtype", "ndim", "size", "itemsize", "nbytes", "shape", "strides")
+VIEWS = ("T", "mT")
+
+
 def quiet(this: int, args: tuple[Any, ...], result: Any) -> None:
     """Tells nothing: what is set here is no call."""
 

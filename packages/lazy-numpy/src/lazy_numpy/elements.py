@@ -4,7 +4,8 @@ Owns: `speed_up`.  An array whose elements or small parts are read or written on
 own, whose item methods are bound to its memory, so that Python calls NumPy with little or nothing of ours in between.  The class goes when
 the memory is about to be frozen, when calls are deferred again, and with the array.  If the array has no views, `__getitem__` is NumPy's
 own, so that a slice is a NumPy array which shows the memory; where such slices are still held, the memory stays NumPy's for good (see
-`cells.Cell.pinned`).  May import `cells`, `hosting`, `tensor`, `recording`.
+`cells.Cell.pinned`).  Where there is the extension
+none of this is needed.  May import `cells`, `extension`, `hosting`, `tensor`, `recording`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import cells, hosting
+from . import cells, extension, hosting
 from .recording import mode
 from .tensor import _ArrayType, ndarray
 
@@ -33,7 +34,7 @@ _fast: dict[int, weakref.ref[Any]] = {}
 def speed_up(a: ndarray) -> None:
     """Give an array a class whose item methods are bound to its memory."""
     a._reads = OFTEN - _AGAIN
-    if type(a) is not ndarray:
+    if type(a) is not ndarray or extension.is_on():  # whose short way is as fast
         return
     array = hosting.host_of(a)
     direct = array.base is None and not a._shows_value() and hosting.leave_cell(a)

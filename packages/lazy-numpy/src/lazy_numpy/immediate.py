@@ -140,9 +140,13 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         result = function(*given, **named)
     if result is None or type(result) in _SCALARS:
         return result
-    if function in READ_ONLY_VIEWS:
-        return _read_only(bring(result, taken, args if any([a.__class__ is _ndarray for a in args]) else ()))
-    return bring(result, taken, args if any([a.__class__ is _ndarray for a in args]) else ())
+    return bring_all(function, result, taken, args)
+
+
+def bring_all(function: Callable[..., Any], result: Any, taken: list[tuple[Any, np.ndarray]], args: tuple[Any, ...]) -> Any:
+    """`bring` of what a function returned, given all its arguments."""
+    made = bring(result, taken, args if any([a.__class__ is _ndarray for a in args]) else ())
+    return _read_only(made) if function in READ_ONLY_VIEWS else made
 
 
 # NumPy's views that are read-only whatever they show.
@@ -195,9 +199,10 @@ def _caught() -> bool:
 mode.catches = _caught
 
 
-def catching(function: Any) -> Any:
-    """Say that a function catches `Miss`, and calls no other that does."""
+def catching(function: Any, this: int = 0) -> Any:
+    """Say that a function catches `Miss`, and calls no other that does; `mode` knows its calls by a number."""
     _inner.add(function.__code__)
+    function.number = this
     return function
 
 
@@ -252,6 +257,7 @@ def dual(recorded: Callable[..., Any], native: Callable[..., Any], tell: Callabl
 
     _outer.add(entry.__code__)
     functools.update_wrapper(entry, recorded)
+    entry.number = this  # type: ignore[attr-defined]
     return entry
 
 

@@ -143,6 +143,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
 # Bytes and text: NumPy writes them, and they are no fallbacks.
 _HOST = ("tobytes", "tofile", "dump", "dumps")
 _FALLBACK = ("byteswap", "choose", "getfield", "setfield")
+# Those that the extension has a short way for: it hands NumPy's own method what the arrays show.
+SHORT = tuple([name for name in _METHODS if name not in ("item", "tolist", "resize", "setflags", "view")])
 
 
 def _natively(name: str) -> Callable[..., Any]:

@@ -168,7 +168,7 @@ def _binary(ufunc: np.ufunc, swapped: bool, inner: bool = False) -> Callable[[An
                 raise
             return again(miss, method, (self, other), {})
 
-    return catching(method)
+    return catching(method, this)
 
 
 def _learn(method: Callable[..., Any], args: tuple[Any, ...], this: int) -> Any:
@@ -213,36 +213,52 @@ def _unary(ufunc: np.ufunc) -> Callable[[Any], Any]:
         except Miss as miss:
             return again(miss, method, (self,), {})
 
-    return catching(method)
+    return catching(method, this)
 
 
 _calls: dict[np.ufunc, Callable[..., Any]] = {}
 _swapped_calls: dict[np.ufunc, Callable[..., Any]] = {}
 
 
-def _protocol(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def protocol(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """`__array_ufunc__`: a plain call on lazy operands and numbers is the operator's; the rest goes to the mapping."""
     if not kwargs and method == "__call__":
         count = len(inputs)
         if count == 1 and ufunc.nin == 1:
-            found = _calls.get(ufunc)
-            if found is None:
-                found = _calls[ufunc] = _unary(ufunc)
-            return found(inputs[0])
+            return _call(ufunc)(inputs[0])
         if count == 2 and ufunc.nin == 2:
             x, y = inputs
             kind, other = type(x), type(y)
             if (kind is ndarray or kind is scalar) and (other is ndarray or other is float or other is scalar) and ufunc is not np.power:
-                found = _calls.get(ufunc)
-                if found is None:
-                    found = _calls[ufunc] = _binary(ufunc, swapped=False)
-                return found(x, y)
+                return _call(ufunc)(x, y)
             if other is ndarray and mode.immediate and kind in PLAIN and ufunc is not np.power:
-                found = _swapped_calls.get(ufunc)
-                if found is None:
-                    found = _swapped_calls[ufunc] = _binary(ufunc, swapped=True)
-                return found(y, x)
-    return _by_protocol(ufunc, method, inputs, kwargs)
+                return _swapped_call(ufunc)(y, x)
+    return by_protocol(ufunc, method, inputs, kwargs)
+
+
+def _call(ufunc: np.ufunc) -> Callable[..., Any]:
+    found = _calls.get(ufunc)
+    if found is None:
+        found = _calls[ufunc] = _unary(ufunc) if ufunc.nin == 1 else _binary(ufunc, swapped=False)
+    return found
+
+
+def _swapped_call(ufunc: np.ufunc) -> Callable[..., Any]:
+    found = _swapped_calls.get(ufunc)
+    if found is None:
+        found = _swapped_calls[ufunc] = _binary(ufunc, swapped=True)
+    return found
+
+
+def numbers_of_ufuncs() -> dict[np.ufunc, tuple[int, ...]]:
+    """By which calls of a ufunc through the protocol are known: those of one operand, or of two, in order and swapped."""
+    found: dict[np.ufunc, tuple[int, ...]] = {}
+    for ufunc in {u for u in vars(np).values() if isinstance(u, np.ufunc) and u.nout == 1 and u is not np.power}:
+        if ufunc.nin == 1:
+            found[ufunc] = (_call(ufunc).number,)  # type: ignore[attr-defined]
+        elif ufunc.nin == 2:
+            found[ufunc] = (_call(ufunc).number, _swapped_call(ufunc).number)  # type: ignore[attr-defined]
+    return found
 
 
 def _at_once(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -253,7 +269,7 @@ def _at_once(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict
     return run(getattr(ufunc, method), inputs, kwargs)
 
 
-_by_protocol = dual(ufuncs.on_ufunc, _at_once, lambda this, args, result: tell_call((this, args[0], args[1]), result))
+by_protocol = dual(ufuncs.on_ufunc, _at_once, lambda this, args, result: tell_call((this, args[0], args[1]), result))
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
@@ -290,7 +306,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
         except Miss as miss:
             return again(miss, method, (self, other), {})
 
-    return catching(method)
+    return catching(method, this)
 
 
 def _power(swapped: bool = False, inner: bool = False) -> Callable[..., Any]:
@@ -314,7 +330,7 @@ def _power(swapped: bool = False, inner: bool = False) -> Callable[..., Any]:
                 and x.nbytes >= LEAST_BYTES
                 and getrefcount(self) <= TEMPORARY
                 and called_by_expression()
-                and fits(np.multiply, self, x, x)
+                and fits(np.multiply, self, x, y)
             ):
                 result = np.square(x, out=x)
             else:
@@ -345,7 +361,7 @@ def _power(swapped: bool = False, inner: bool = False) -> Callable[..., Any]:
                 raise
             return again(miss, method, (self, exponent), {})
 
-    return catching(method)
+    return catching(method, this)
 
 
 def _in_place_power() -> Callable[[Any, Any], Any]:
@@ -367,13 +383,13 @@ def _in_place_power() -> Callable[[Any, Any], Any]:
         except Miss as miss:
             return again(miss, method, (self, exponent), {})
 
-    return catching(method)
+    return catching(method, this)
 
 
 def install() -> None:
     """Attach the operators to both classes."""
     for cls in (ndarray, scalar):
-        cls.__array_ufunc__ = _protocol
+        cls.__array_ufunc__ = protocol
         for name, ufunc in _BINARY.items():
             setattr(cls, f"__{name}__", _power() if name == "pow" else _binary(ufunc, swapped=False))
             setattr(cls, f"__r{name}__", _power(swapped=True) if name == "pow" else _binary(ufunc, swapped=True))

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import numpy as np
@@ -30,27 +31,24 @@ from .tensor import ndarray
 _proxies: dict[str, types.ModuleType] = {}
 
 
-class NumpyProxy(types.ModuleType):
+def _stand_in(real: types.ModuleType, replaced: dict[str, Any]) -> types.ModuleType:
     """A stand-in for one of NumPy's modules: what it does not replace is NumPy's."""
+    # A module of no class of its own: Python reads the attributes of such modules many times faster.
+    made = types.ModuleType(real.__name__, real.__doc__)
+    space = made.__dict__
+    space.update(vars(real))
+    space.update(replaced)
+    space["__real__"] = real
+    space["__spec__"] = ModuleSpec(real.__name__, None, origin=f"lazy, from {getattr(real, '__file__', None)!r}")
+    space.pop("testing", None)  # made when somebody asks for it: importing it takes long
 
-    def __init__(self, real: types.ModuleType, replaced: dict[str, Any]) -> None:
-        super().__init__(real.__name__, real.__doc__)
-        self.__dict__.update({k: v for k, v in vars(real).items() if k not in ("__getattr__", "__dir__")})
-        self.__dict__.update(replaced)
-        self.__dict__["__real__"] = real
-        self.__dict__.pop("testing", None)  # made when somebody asks for it: importing it takes long
+    def missing(name: str) -> Any:
+        value = getattr(real, name)
+        return module(value.__name__) if isinstance(value, types.ModuleType) else value
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.__dict__["__real__"], name)
-        if isinstance(value, types.ModuleType):
-            value = module(value.__name__)
-        return value
-
-    def __dir__(self) -> list[str]:
-        return dir(self.__dict__["__real__"])
-
-    def __repr__(self) -> str:
-        return f"<module {self.__name__!r} (lazy) from {getattr(self.__real__, '__file__', None)!r}>"
+    space["__getattr__"] = missing
+    space["__dir__"] = lambda: dir(real)
+    return made
 
 
 class _Grid:
@@ -141,7 +139,7 @@ def module(name: str = "numpy") -> types.ModuleType:
     if name == "numpy.testing" and name not in _proxies:
         real = sys.modules[name]
         compared = {n: _compares(f) for n in _COMPARING if (f := getattr(real, n, None)) is not None}
-        _proxies[name] = NumpyProxy(real, compared)
+        _proxies[name] = _stand_in(real, compared)
     return _proxies.get(name) or sys.modules[name]
 
 
@@ -150,12 +148,12 @@ def _build() -> None:
     from .mapping.base import FUNCTIONS
 
     FUNCTIONS[np.lib.stride_tricks.sliding_window_view] = _sliding_window_view
-    random = random_proxy.make(lambda real, replaced: NumpyProxy(real, replaced))
+    random = random_proxy.make(_stand_in)
     _proxies["numpy.random"] = random
-    tricks = NumpyProxy(np.lib.stride_tricks, {"as_strided": _strided, "sliding_window_view": np.lib.stride_tricks.sliding_window_view})
+    tricks = _stand_in(np.lib.stride_tricks, {"as_strided": _strided, "sliding_window_view": np.lib.stride_tricks.sliding_window_view})
     _proxies["numpy.lib.stride_tricks"] = tricks
-    _proxies["numpy.lib"] = NumpyProxy(np.lib, {"stride_tricks": tricks})
-    _proxies["numpy.fft"] = NumpyProxy(np.fft, {n: creation.captured(getattr(np.fft, n)) for n in ("fftfreq", "rfftfreq")})
+    _proxies["numpy.lib"] = _stand_in(np.lib, {"stride_tricks": tricks})
+    _proxies["numpy.fft"] = _stand_in(np.fft, {n: creation.captured(getattr(np.fft, n)) for n in ("fftfreq", "rfftfreq")})
     replaced = {
         **makers.MAKERS,
         "ndarray": ndarray,
@@ -170,7 +168,7 @@ def _build() -> None:
         "where": _where,
         **errors.REPLACED,
     }
-    _proxies["numpy"] = NumpyProxy(np, replaced)
+    _proxies["numpy"] = _stand_in(np, replaced)
 
 
 def _where(condition: Any, *choices: Any) -> Any:
@@ -266,7 +264,7 @@ class enabled:
             if space is not None and space is not namespace and isinstance(space.get("__file__"), str) and is_user_file(space["__file__"]):
                 spaces.append(space)
         top = module()
-        swaps = {id(p.__real__): p for p in _proxies.values()}  # type: ignore[attr-defined]
+        swaps = {id(p.__real__): p for p in _proxies.values()}
         for name in (*makers.MAKERS, *errors.REPLACED, "ndarray", "r_", "c_", "mgrid", "ogrid"):
             swaps[id(getattr(np, name))] = getattr(top, name)
         for space in spaces:

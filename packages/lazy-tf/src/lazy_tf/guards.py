@@ -202,9 +202,16 @@ def row_indices(indices: Tensor, limits: tuple[int, ...], what: str) -> None:
     _indices(indices, limits[:depth], ("rows", indices.dims, limits, what), message, depth=depth)
 
 
+def _is_empty(tensor: Tensor) -> bool:
+    """Whether there are no elements; some of TensorFlow's kernels look at nothing then."""
+    return 0 in tensor.dims
+
+
 @_guard("GatherV2", "Gather", "ResourceGather")
 def _gather(signature: Signature, inputs: list[Any], outputs: list[Any]) -> None:
     params, indices = inputs[:2]
+    if signature.info.name != "ResourceGather" and _is_empty(outputs[0]):
+        return
     axis = 0
     if len(inputs) > 2:
         axis = inputs[2].static()
@@ -241,6 +248,8 @@ def _resource_scatter(signature: Signature, inputs: list[Any], outputs: list[Any
 
 @_guard("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd")
 def _segments(signature: Signature, inputs: list[Any], outputs: list[Any]) -> None:
+    if _is_empty(inputs[0]):
+        return
     ids, count = inputs[1], int(inputs[2].static())
     dims = ids.dims
 
@@ -263,7 +272,8 @@ def _labels(signature: Signature, inputs: list[Any], outputs: list[Any]) -> None
 @_guard("FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod", "Div")
 def _division(signature: Signature, inputs: list[Any], outputs: list[Any]) -> None:
     divisor = inputs[1]
-    if capi.NUMPY_DTYPES[divisor.dtype].kind not in "iu" or (divisor.host is not None and divisor.host.all()):
+    known = divisor.host is not None and divisor.host.all()
+    if capi.NUMPY_DTYPES[divisor.dtype].kind not in "iu" or known or _is_empty(outputs[0]):
         return
     truncated = signature.info.name.startswith("Truncate")
     text = "Unexpected error in binary operator (only integer div and mod should have errors)" if truncated else "Integer division by zero"
@@ -273,7 +283,8 @@ def _division(signature: Signature, inputs: list[Any], outputs: list[Any]) -> No
 @_guard("Pow")
 def _power(signature: Signature, inputs: list[Any], outputs: list[Any]) -> None:
     exponent = inputs[1]
-    if capi.NUMPY_DTYPES[exponent.dtype].kind != "i" or (exponent.host is not None and (exponent.host >= 0).all()):
+    known = exponent.host is not None and (exponent.host >= 0).all()
+    if capi.NUMPY_DTYPES[exponent.dtype].kind != "i" or known or _is_empty(outputs[0]):
         return
     text = "Integers to negative integer powers are not allowed"
     watch.add(_NEGATIVE, (exponent.operand(),), text, lambda place, numbers: text, capi.INVALID_ARGUMENT)

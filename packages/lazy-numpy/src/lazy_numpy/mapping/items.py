@@ -20,7 +20,7 @@ from . import indexing
 _get_recorded = indexing.getitem
 _set_recorded = indexing.setitem
 _ndarray = np.ndarray
-_GET, _SET = number(), number()
+GET, SET = number(), number()
 
 
 def getitem(self: ndarray, key: Any) -> Any:
@@ -58,7 +58,7 @@ def getitem(self: ndarray, key: Any) -> Any:
             made = wrap_host(result)
         note = mode.note
         if note is not None:
-            note(_GET, result)
+            note(GET, result)
         return made
     if mode.on:
         return _learn_get(self, key)
@@ -75,7 +75,7 @@ def _learn_get(self: ndarray, key: Any) -> Any:
         return again(miss, getitem, (self, key), {})
     note = mode.note
     if note is not None and is_told(result):
-        note(_GET, result)
+        note(GET, result)
     return result
 
 
@@ -105,7 +105,7 @@ def setitem(self: ndarray, key: Any, value: Any) -> None:
         if type(given) is _ndarray and given.size > settings.result:
             note = mode.note
             if note is not None:
-                note(_SET, given)
+                note(SET, given)
         else:
             reads = self._reads = self._reads + 1
             if reads >= elements.OFTEN:
@@ -125,7 +125,7 @@ def _learn_set(self: ndarray, key: Any, value: Any) -> None:
         return
     note = mode.note
     if note is not None and (type(value) is ndarray or type(value) is _ndarray) and value.size > settings.result:
-        note(_SET, value)
+        note(SET, value)
 
 
 for _function in (getitem, setitem, _learn_get, _learn_set):

@@ -1,6 +1,6 @@
 """The functions that make arrays, as a user's module sees them: recorded or immediate, and NumPy's own where the array is tiny.
 
-Owns: `MAKERS`.  May import `creation`, `immediate`, `convert`.
+Owns: `MAKERS`.  May import `creation`, `immediate`, `convert`, `short_ways`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import convert
-from ..immediate import dual, run
+from .. import convert, short_ways
+from ..immediate import bring_all, dual, is_told, run
 from ..recording import mode, settings
 from . import creation
 
@@ -51,10 +51,7 @@ def _maker(name: str, recorded: Callable[..., Any]) -> Callable[..., Any]:
     size_of = _SIZES.get(name)
 
     def natively(*args: Any, **kwargs: Any) -> Any:
-        result = run(real, args, kwargs)
-        if type(result) is np.ndarray:  # one of NumPy's that was there before: its contents are captured
-            return convert.adopt(result, owned=False)
-        return result
+        return _captured(run(real, args, kwargs))
 
     both = dual(recorded, natively)
 
@@ -72,7 +69,21 @@ def _maker(name: str, recorded: Callable[..., Any]) -> Callable[..., Any]:
         return natively(*args, **kwargs) if small else both(*args, **kwargs)
 
     functools.update_wrapper(make, recorded)
-    return make
+    make.number = both.number  # type: ignore[attr-defined]
+    return short_ways.function(make, real, _complete)
+
+
+def _captured(result: Any) -> Any:
+    """One of NumPy's arrays that was there before: its contents are captured."""
+    return convert.adopt(result, owned=False) if type(result) is np.ndarray else result
+
+
+def _complete(function: Any, number: int, result: Any, taken: list[tuple[Any, np.ndarray]], args: tuple[Any, ...]) -> Any:
+    made = _captured(bring_all(function, result, taken, args))
+    note = mode.note
+    if note is not None and is_told(made):
+        note(number, made)
+    return made
 
 
 def _has_lazy(x: Any) -> bool:

@@ -37,7 +37,9 @@ def _gather(signature: Signature, inputs: list[Any]) -> None:
         axis = signature.values["batch_dims"]
     dims = inputs[0].dims
     if -len(dims) <= axis < len(dims):
-        _inside(inputs[1], dims[axis])
+        others = (*dims[:axis], *dims[axis % len(dims) + 1 :])
+        if 0 not in others or signature.info.name == "ResourceGather":  # of nothing, the other kernels look at nothing
+            _inside(inputs[1], dims[axis])
 
 
 for _name in ("GatherV2", "Gather", "ResourceGather"):
