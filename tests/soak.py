@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 import lazy_core
-from lazy_core import backend, ir, ops, values
+from lazy_core import allocator, ir, ops, values
 
 
 def resident_mb() -> float:
@@ -120,7 +120,7 @@ def run(name: str, steps: int, warm_up: int) -> bool:
         step(k)
         if (k + 1 - warm_up) % (steps // 4) == 0:
             gc.collect()
-            backend.give_back_memory()
+            allocator.give_back()
             marks.append(resident_mb())
             blocks.append(sys.getallocatedblocks())
     growth, alive = marks[-1] / marks[1] - 1, blocks[-1] / blocks[1] - 1

@@ -390,7 +390,7 @@ def test_expression_table_is_bounded_and_programs_survive_eviction():
 def test_shapes_that_never_repeat_leave_nothing_behind(monkeypatch):
     """Expressions go with the programs that they are keys of, long before their table is full, and the system gets the memory."""
     table, sizes, roots, given_back = trace.current(), [], [], []
-    monkeypatch.setattr("lazy_core.backend.give_back_memory", lambda: given_back.append(len(sizes)))
+    monkeypatch.setattr("lazy_core.allocator.give_back", lambda: given_back.append(len(sizes)))
     with lazy_core.options(max_executables=8):
         for n in range(1, 60):
             x = leaf(np.ones(n, np.float32))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -385,3 +386,73 @@ def test_a_square_is_computed_in_the_memory_of_a_temporary(native):
     finally:
         tracemalloc.stop()
     assert float(y[5]) == 4.0
+
+
+VALUES = [1, -1, 300, 2**70, True, 2.7, float("nan"), float("inf"), 1j, "7", None, [5]]
+VALUES += [np.float32(1.5), np.int64(-5), np.complex64(1 + 2j), np.uint64(2**63), np.float16(3.0), np.bool_(True), np.longdouble(2.0)]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_writes_of_elements(both, value):
+    def function(*_):
+        outcomes = []
+        for dtype in "?bBhHiIlLefdFD":
+            for x, key in (
+                (LAZY.zeros(200, dtype), 150),
+                (LAZY.zeros((20, 30), dtype)[::-2, 1:], (2, -3)),
+                (LAZY.zeros((2, 100), dtype), 1),
+            ):
+                with warnings.catch_warnings(record=True) as given:
+                    warnings.simplefilter("always")
+                    try:
+                        x[key] = value
+                    except Exception as error:
+                        outcomes.append((type(error), str(error)))
+                outcomes += [x, [str(w.message) for w in given]]
+        return outcomes
+
+    short, longer = both(function)
+    assert short == longer
+
+
+KEYS = [
+    0,
+    -1,
+    19,
+    20,
+    -20,
+    -21,
+    2**70,
+    -(2**70),
+    True,
+    np.int64(3),
+    (),
+    (3,),
+    (3, 4),
+    (-3, -4),
+    (3, 29),
+    (3, 30),
+    (20, 0),
+    (3, 4, 5),
+    (3, True),
+    1.0,
+    (3, 1.0),
+]
+KEYS += [(3, np.int32(4)), (3, 2**70), (3, None), (3, ...), (..., 4), (3, slice(2, 5))]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_reads_of_elements(both, key):
+    def function(*_):
+        outcomes = []
+        for dtype in "?BileD":
+            whole = LAZY.arange(600).reshape(20, 30).astype(dtype)
+            for x in (whole, whole[::-1, ::2], whole.T, whole[:, 3], LAZY.arange(20 * 30).astype(dtype)):
+                try:
+                    outcomes.append(x[key])
+                except Exception as error:
+                    outcomes.append((type(error), str(error)))
+        return outcomes
+
+    short, longer = both(function)
+    assert short == longer

@@ -7,10 +7,8 @@ import `background`, `deferred`, `errors`, `ir` and `shape`.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -179,18 +177,6 @@ def to_host(array: Any) -> np.ndarray:
 def wait(arrays: Sequence[Any]) -> None:
     """Wait until these arrays have been computed."""
     jax.block_until_ready(list(arrays))  # type: ignore[no-untyped-call]
-
-
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-
-
-def give_back_memory() -> None:
-    """Hand pages that are free to the system: what programs that were forgotten leave lies scattered, and glibc keeps it."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
 
 
 # XLA's algebraic simplifier divides by multiplying with a reciprocal, and folds constants out of sums that round.

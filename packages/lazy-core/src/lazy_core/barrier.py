@@ -3,7 +3,7 @@
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
 once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
 expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `history`,
-`shadow`, `backend`, `trace`, `events`.
+`shadow`, `backend`, `allocator`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from . import backend, events, history, plans, programs, shadow, tiers, trace
+from . import allocator, backend, events, history, plans, programs, shadow, tiers, trace
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError
@@ -81,7 +81,7 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
         for source, arrays in zip(sources, results, strict=True):
             source.finish(list(arrays), epoch)
         if _trace.rotate_if_full():
-            backend.give_back_memory()
+            allocator.give_back()
         if shadow.held:
             shadow.tell()
     return failure

@@ -40,6 +40,8 @@ class Config:
         shadow: every so many runs of a compiled program, its results are computed again natively and compared, beginning with the first
             ("every" is 1, "off" is 0) (`LAZY_SHADOW`).
         shadow_tolerance: how many times each operation's declared tolerance such a run allows (`LAZY_SHADOW_TOLERANCE`).
+        keep_memory: so many bytes of free memory at the end of the heap stay with the process for the next results; 0 leaves the C
+            library's allocator as it is (`LAZY_KEEP_MEMORY`).
         keep_traces: how many of the latest traces are kept with their inputs, for `first_nan` and `capture`; their buffers are not reused
             (`LAZY_KEEP_TRACES`).
     """
@@ -58,6 +60,7 @@ class Config:
     strict: frozenset[str] = field(default_factory=frozenset)
     shadow: int = 0
     shadow_tolerance: float = 1.0
+    keep_memory: int = 256 << 20
     keep_traces: int = 0
 
     def set(self, name: str, value: Any) -> None:
@@ -107,7 +110,7 @@ def _checked(name: str, value: Any) -> Any:
         return os.fspath(value)
     if name == "shadow_tolerance":
         return _number(name, value, float, 0.0)
-    least = 0 if name in ("shadow", "keep_traces") else 1
+    least = 0 if name in ("shadow", "keep_memory", "keep_traces") else 1
     if name == "shadow" and isinstance(value, str):
         value = {"every": 1, "off": 0}.get(value, value)
     return _number(name, value, int, least)

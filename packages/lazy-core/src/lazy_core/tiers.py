@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, compiling, events, native, plans
+from . import allocator, backend, compiling, events, native, plans
 from .cache import Plan, cache
 from .config import config
 from .errors import ExecutionError, LazyError
@@ -358,7 +358,7 @@ def _sight(live: plans.Live, seconds: float, runs: int) -> None:
         _forgotten += 1
     if _forgotten >= config.max_executables:  # what never repeats leaves the allocator's memory full of holes
         _forgotten = 0
-        backend.give_back_memory()
+        allocator.give_back()
 
 
 def _settle(sources: Sequence[Source], native: bool) -> None:

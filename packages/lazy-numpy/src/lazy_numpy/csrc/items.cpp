@@ -8,8 +8,42 @@ PyObject *slow_get = nullptr, *slow_set = nullptr, *get_number = nullptr, *set_n
 
 bool is_simple(PyObject* key) { return PyTuple_CheckExact(key) || PyLong_CheckExact(key) || PySlice_Check(key); }
 
+// An index into one dimension, counted from its beginning; -1 if it is outside or no plain int.
+inline npy_intp place(PyObject* index, npy_intp size) {
+  if (!PyLong_CheckExact(index)) return -1;
+  npy_intp found = PyLong_AsSsize_t(index);
+  if (found == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return -1;
+  }
+  if (found < 0) found += size;
+  return found < size ? found : -1;
+}
+
+// Where the element lies that a key of plain ints names; null if it names none, about which NumPy has more to say.
+inline char* element(PyArrayObject* x, PyObject* key) {
+  char* at = PyArray_BYTES(x);
+  const int ndim = PyArray_NDIM(x);
+  if (PyTuple_CheckExact(key)) {
+    if (ndim != PyTuple_GET_SIZE(key) || ndim == 0) return nullptr;
+    for (int d = 0; d < ndim; ++d) {
+      const npy_intp index = place(PyTuple_GET_ITEM(key, d), PyArray_DIM(x, d));
+      if (index < 0) return nullptr;
+      at += index * PyArray_STRIDE(x, d);
+    }
+    return at;
+  }
+  if (ndim != 1) return nullptr;
+  const npy_intp index = place(key, PyArray_DIM(x, 0));
+  return index < 0 ? nullptr : at + index * PyArray_STRIDE(x, 0);
+}
+
 PyObject* subscript(PyObject* self, PyObject* key) {
   PyArrayObject* x = short_way() ? shown(self) : nullptr;
+  if (x != nullptr) {
+    char* at = element(x, key);
+    if (at != nullptr) return PyArray_Scalar(at, PyArray_DESCR(x), reinterpret_cast<PyObject*>(x));
+  }
   PyObject* taken = x == nullptr ? nullptr : is_simple(key) ? key : operand(key);
   if (taken == nullptr) {
     PyObject* stack[] = {self, key};
@@ -33,6 +67,8 @@ PyObject* subscript(PyObject* self, PyObject* key) {
 int store(PyObject* self, PyObject* key, PyObject* value) {
   PyArrayObject* x = value != nullptr && short_way() ? shown(self) : nullptr;
   if (x != nullptr && PyArray_ISWRITEABLE(x) && is_own(self)) {
+    char* at = PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyArray_IsScalar(value, Number) ? element(x, key) : nullptr;
+    if (at != nullptr) return PyArray_Pack(PyArray_DESCR(x), at, value);
     PyObject* taken = is_simple(key) ? key : operand(key);
     PyObject* given = taken != nullptr ? operand(value) : nullptr;
     if (given != nullptr) {

@@ -7,6 +7,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #define PY_ARRAY_UNIQUE_SYMBOL lazy_numpy_array_api
 #ifndef LAZY_NUMPY_IMPORTS_ARRAY
 #define NO_IMPORT_ARRAY
