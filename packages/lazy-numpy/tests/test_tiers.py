@@ -157,6 +157,31 @@ def test_a_loop_that_reads_another_part_each_round_is_learned_as_a_whole(auto):
     assert whole()
 
 
+def test_how_a_loop_of_few_rounds_is_entered_is_learned_too(auto, monkeypatch):
+    """Otherwise NumPy would run one of three long rounds each time."""
+    rng = np.random.default_rng(5)
+    points, centres = rng.standard_normal((20_000, 16)), rng.standard_normal((8, 16))
+
+    def k_means(np_, points):
+        c = centres
+        for _ in range(3):
+            nearest = ((points[:, None, :] - c[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+            one_hot = (nearest[:, None] == np_.arange(8)[None, :]).astype(np_.float64)
+            c = (one_hot.T @ points) / one_hot.sum(axis=0)[:, None]
+        return c
+
+    ran, original = [], mode._run_immediately
+    monkeypatch.setattr(mode, "_run_immediately", lambda expected: (ran.append(expected), original(expected)))
+    want, lazy = k_means(np, points), LAZY.asarray(points)
+    for _ in range(300):
+        ran.clear()
+        np.testing.assert_allclose(np.asarray(k_means(LAZY, lazy)), want, rtol=1e-9)
+        compiling.wait()
+        if not ran:
+            return
+    pytest.fail("NumPy goes on running a part of each")
+
+
 def test_a_verdict_for_compiling_is_confirmed_against_times_taken_afterwards(auto, monkeypatch):
     """The library's times before the program came may be from when the machine was busy."""
     monkeypatch.setattr(scripts, "_TIMED_SECONDS", 0.0)

@@ -179,8 +179,10 @@ def wait(arrays: Sequence[Any]) -> None:
     jax.block_until_ready(list(arrays))  # type: ignore[no-untyped-call]
 
 
-# XLA's algebraic simplifier divides by multiplying with a reciprocal, and folds constants out of sums that round.
-_EXACT = {"xla_disable_hlo_passes": "algsimp"}
+# XLA's algebraic simplifier divides by multiplying with a reciprocal, and folds constants out of sums that round.  Without it broadcasts
+# that change nothing stay in the program, which YNNPACK's kernels compute wrongly where a reshape follows (jaxlib 0.10.2), so these do not
+# take part.
+_EXACT = {"xla_disable_hlo_passes": "algsimp", "xla_cpu_experimental_ynn_fusion_type": ""}
 
 
 class Program:

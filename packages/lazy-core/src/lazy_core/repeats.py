@@ -322,6 +322,9 @@ class Repeats(Watching):
         if script.strays > MOST_STRAYS and self._drop(script):
             return
         with _lock:
+            if self._place is not None and script.pays():  # how the loop is entered here may repeat as well
+                entry = self._scripts.add(self._place, Script(tuple(self._log), _clock() - self._since, True))
+                entry.body = script.body
             self._end_immediate(ended=script)
 
     def _drop(self, script: Script) -> bool:

@@ -170,6 +170,11 @@ class Script:
             self._confirmed = True
             self.status = OPEN if trial.decide_by_times() == "compiled" else CLOSED
 
+    def pays(self) -> bool:
+        """Whether it is a loop's, and was found to be faster compiled."""
+        trial = self.plan.trial if self.plan is not None else None
+        return self.loop and self.status == OPEN and trial is not None and trial.verdict == "compiled"
+
     def took(self, seconds: float) -> None:
         """It came once more, and the library took so long for it; what counts are times while nothing is being compiled."""
         self.count += 1
