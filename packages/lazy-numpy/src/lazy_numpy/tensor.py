@@ -18,6 +18,7 @@ from lazy_core.shape import Shape
 from lazy_core.storage import Layout
 from lazy_core.values import Value
 
+from . import dtypes
 from .cells import Cell, Storage
 from .recording import mode
 
@@ -75,9 +76,11 @@ class ndarray(metaclass=_ArrayType):
     _reads: int
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None) -> Any:
-        """Zeros of a shape, or a copy of a buffer's contents."""
+        """Zeros of a shape, or a copy of a buffer's contents; NumPy's own of dtypes that cannot be lazy."""
         from .convert import from_numpy
 
+        if not dtypes.supports(np.dtype(dtype)):
+            return np.ndarray(shape, dtype, buffer, offset, strides, order)
         made = np.zeros(shape, dtype) if buffer is None else np.ndarray(shape, dtype, buffer, offset, strides, order)
         return from_numpy(made)
 
