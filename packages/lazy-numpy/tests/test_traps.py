@@ -258,3 +258,37 @@ def test_numpys_own_assertions_compare_lazy_arrays():
     LAZY.testing.assert_equal([x[0], {"a": x}], [0.0, {"a": np.arange(4.0)}])
     with pytest.raises(AssertionError, match="Mismatched elements"):
         LAZY.testing.assert_array_equal(x, x + 1)
+
+
+VIEWS = {
+    "whole": lambda a: a,
+    "transposed": lambda a: a.T,
+    "swapped": lambda a: a.swapaxes(0, 1),
+    "rolled": lambda a: np.moveaxis(a, 0, 2),
+    "part": lambda a: a[1:, ::2],
+    "reversed": lambda a: a[::-1].T,
+    "matrix": lambda a: a[0].T,
+    "row": lambda a: a[0, 1],
+    "wide": lambda a: np.broadcast_to(a[0, :, :1], (3, 2)),
+}
+FLAT = {
+    "ravel": lambda a, order: a.ravel(order),
+    "np.ravel": lambda a, order: np.ravel(a, order=order),
+    "flatten": lambda a, order: a.flatten(order),
+    "reshape": lambda a, order: a.reshape(-1, order=order),
+    "np.reshape": lambda a, order: np.reshape(a, (a.size, 1), order=order),
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A", "K", "c", "f", "a", "k", None, b"F", "X", "Fortran", 1], ids=repr)
+@pytest.mark.parametrize("flat", FLAT)
+@pytest.mark.parametrize("view", VIEWS)
+def test_orders_are_numpys(view, flat, order):
+    base = np.arange(24.0).reshape(2, 3, 4)
+    outcomes = []
+    for a in (base, LAZY.array(base) + 0.0):
+        try:
+            outcomes.append(np.asarray(FLAT[flat](VIEWS[view](a), order)).tolist())
+        except (ValueError, TypeError) as error:
+            outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]

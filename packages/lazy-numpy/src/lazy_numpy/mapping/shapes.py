@@ -51,12 +51,43 @@ def _resolve(a: ndarray, dims: Any) -> tuple[int, ...]:
     return wanted
 
 
+def _order(order: Any) -> str:
+    """The letter that NumPy takes an `order` for: C, F, A or K; its error if it is none."""
+    if order is None:
+        return "C"
+    letter = order.decode() if isinstance(order, bytes) else order
+    if isinstance(letter, str) and letter.upper() in ("C", "F", "A", "K"):
+        return letter.upper()
+    np.empty(0).ravel(order)  # raises
+    raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+
+
+def _is_in_fortran_order(a: ndarray) -> bool:
+    """Whether the elements lie in Fortran's order, and in C's not also."""
+    layout = a._get_layout()
+    return not layout.is_contiguous and bool(layout.transpose(range(len(layout.sizes) - 1, -1, -1)).is_contiguous)
+
+
+def _as_read(a: ndarray, order: Any) -> ndarray:
+    """A view whose elements in C order are those of the array in a given one; in K the dims with the largest strides come first."""
+    kind = _order(order)
+    if kind == "F" or (kind == "A" and _is_in_fortran_order(a)):
+        return transpose(a)
+    if kind == "K":
+        strides = a._get_layout().strides
+        return transpose(a, tuple(sorted(range(a._shape.ndim), key=lambda k: -abs(strides[k]))))
+    return a
+
+
 @lowers(np.reshape)
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     """`np.reshape`: a view where strides can say so, else a copy."""
     a = array(a)
     dims = _resolve(a, shape)
-    if order == "F":
+    kind = _order(order)
+    if kind == "K":
+        raise ValueError("order 'K' is not permitted for reshaping")
+    if kind == "F" or (kind == "A" and _is_in_fortran_order(a)):
         return transpose(reshape(transpose(a), tuple(reversed(dims)), copy=copy))
     if copy:
         return wrap(_reshape_op(a._get(), dims=dims))
@@ -73,14 +104,12 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any
 def ravel(a: Any, order: str = "C") -> Any:
     """`np.ravel`."""
     a = array(a)
-    return reshape(transpose(a) if order == "F" else a, (a._shape.size,))
+    return reshape(_as_read(a, order), (a._shape.size,))
 
 
 def flatten(a: ndarray, order: str = "C") -> ndarray:
     """`ndarray.flatten`: always a copy."""
-    if order == "F":
-        a = transpose(a)
-    return wrap(_reshape_op(a._get(), dims=(a._shape.size,)))
+    return wrap(_reshape_op(_as_read(a, order)._get(), dims=(a._shape.size,)))
 
 
 @lowers(np.transpose, np.permute_dims)
