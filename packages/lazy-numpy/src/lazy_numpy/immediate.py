@@ -239,12 +239,10 @@ def dual(recorded: Callable[..., Any], native: Callable[..., Any], tell: Callabl
     this = number()
 
     def told(args: tuple[Any, ...], result: Any) -> Any:
-        note = mode.note
-        if note is not None:
-            if tell is not None:
-                tell(this, args, result)
-            elif is_told(result):
-                note(this, result)
+        if tell is None:
+            tell_result(this, result)
+        elif mode.note is not None:
+            tell(this, args, result)
         return result
 
     def entry(*args: Any, **kwargs: Any) -> Any:
@@ -271,11 +269,17 @@ def is_told(result: Any) -> bool:
     return result._value is not None and result._shape.size > settings.result
 
 
-def tell_call(call: Any, result: Any) -> None:
-    """Tell `mode` of a call that several functions share an entry for."""
+def tell_result(this: int, result: Any) -> None:
+    """Tell `mode` of a call by its number and result, if it is to be told."""
     note = mode.note
     if note is not None and is_told(result):
-        note(hash(call), result)
+        note(this, result)
+
+
+def tell_call(call: Any, result: Any) -> None:
+    """Tell `mode` of a call that several functions share an entry for."""
+    if mode.note is not None:
+        tell_result(hash(call), result)
 
 
 def on_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,4 +287,4 @@ def on_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: run(function, args, kwargs)
 
 
-__all__ = ["again", "bring", "catching", "dual", "is_told", "number", "on_numpy", "run", "take", "tell_call"]
+__all__ = ["again", "bring", "catching", "dual", "is_told", "number", "on_numpy", "run", "take", "tell_call", "tell_result"]

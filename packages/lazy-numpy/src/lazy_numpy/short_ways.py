@@ -30,9 +30,7 @@ _OPERATORS = (
 def _complete(function: Any, number: int, result: Any, taken: list[tuple[Any, np.ndarray]], args: tuple[Any, ...]) -> Any:
     """What a call returned that is no new array, as lazy arrays, and told of."""
     made = immediate.bring_all(function, result, taken, args)
-    note = mode.note
-    if note is not None and immediate.is_told(made):
-        note(number, made)
+    immediate.tell_result(number, made)
     return made
 
 

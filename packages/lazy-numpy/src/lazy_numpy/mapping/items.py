@@ -12,7 +12,7 @@ import numpy as np
 from .. import elements
 from ..dtypes import supports
 from ..hosting import host_of, view_of, wrap_host, writable
-from ..immediate import again, catching, is_told, number, take
+from ..immediate import again, catching, number, take, tell_result
 from ..recording import Miss, mode, settings
 from ..tensor import _ArrayType, _new, ndarray
 from . import indexing
@@ -73,9 +73,7 @@ def _learn_get(self: ndarray, key: Any) -> Any:
         result = mode.call(_get_recorded, (self, key), {})
     except Miss as miss:
         return again(miss, getitem, (self, key), {})
-    note = mode.note
-    if note is not None and is_told(result):
-        note(GET, result)
+    tell_result(GET, result)
     return result
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import convert, short_ways
-from ..immediate import bring_all, dual, is_told, run
+from ..immediate import bring_all, dual, run, tell_result
 from ..recording import mode, settings
 from . import creation
 
@@ -80,9 +80,7 @@ def _captured(result: Any) -> Any:
 
 def _complete(function: Any, number: int, result: Any, taken: list[tuple[Any, np.ndarray]], args: tuple[Any, ...]) -> Any:
     made = _captured(bring_all(function, result, taken, args))
-    note = mode.note
-    if note is not None and is_told(made):
-        note(number, made)
+    tell_result(number, made)
     return made
 
 
