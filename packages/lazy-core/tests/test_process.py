@@ -11,6 +11,7 @@ import pytest
 import lazy_core
 from lazy_core import backend, ops, programs, values
 from lazy_core.cache import cache
+from lazy_core.errors import BarrierError
 
 PREAMBLE = """
 import os, sys, threading
@@ -135,6 +136,124 @@ def test_a_real_interrupt_ends_in_a_consistent_state():
         """
     )
     assert out.splitlines() == ["interrupted", "[0.0, 3.0, 6.0]"]
+
+
+def test_interrupts_at_any_moment_leave_everything_usable():
+    """Some hundred signals at random moments of a loop whose state goes round: each is raised once, and the state goes on from there."""
+    out = run(
+        """
+        import random, signal, time
+        from lazy_core.sources import recording
+        go, caught = threading.Event(), threading.Event()
+        def interrupt():
+            while True:
+                go.wait()
+                go.clear()
+                time.sleep(random.random() * 0.01)
+                os.kill(os.getpid(), signal.SIGINT)
+                while not caught.wait(0.2):  # see above
+                    os.kill(os.getpid(), signal.SIGINT)
+                caught.clear()
+        threading.Thread(target=interrupt, daemon=True).start()
+        state = values.from_host(np.zeros(5))
+        steps = interrupts = 0
+        end = time.time() + 4
+        while time.time() < end:
+            try:
+                go.set()
+                while True:
+                    steps += 1
+                    state = ops.add(state, values.from_host(np.ones(5)))
+                    values.to_host(ops.sin(values.from_host(np.ones(steps % 50 + 1))))
+            except KeyboardInterrupt:
+                caught.set()
+                interrupts += 1
+            assert recording.token is not None
+            got = values.to_host(ops.add(state, state)) / 2
+            assert steps - interrupts <= got[0] <= steps and (got == got[0]).all(), (steps, interrupts, got)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print(interrupts > 5)
+        """
+    )
+    assert out == "True\n"
+
+
+@pytest.mark.parametrize("tier", ["compiled", "native"])
+def test_a_signal_while_results_get_their_holders_waits_for_that(tier):
+    """A handler that raises between the first and the last holder would leave some of them without a value for ever."""
+    out = run(
+        """
+        import signal
+        from lazy_core import sources
+        class Late(Exception): pass
+        def late(number, frame): raise Late(number)
+        signal.signal(signal.SIGUSR1, late)
+        real = sources.ValueSource.finish
+        def finish(self, arrays, epoch):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGINT)
+            sources.ValueSource.finish = real
+            return real(self, arrays, epoch)
+        sources.ValueSource.finish = finish
+        y, z = ops.add(x, x), ops.mul(x, x)
+        try:
+            lazy_core.barrier()
+        except KeyboardInterrupt as error:  # the later of two that raise
+            print("interrupted, after", type(error.__context__).__name__)
+        print(y.pending, z.pending, values.to_host(ops.add(y, z)).tolist())
+        print(signal.getsignal(signal.SIGUSR1) is late, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        """,
+        LAZY_TIER=tier,
+    )
+    assert out.splitlines() == ["interrupted, after Late", "False False [0.0, 3.0, 8.0]", "True True"]
+
+
+def test_a_signal_while_a_program_takes_its_arguments_memory_does_not_lose_them():
+    """Ctrl-C in a training step: the parameters that went in are gone, so those that come out must be kept."""
+    out = run(
+        """
+        import signal
+        state = values.from_host(np.zeros((300, 300)))
+        real = lazy_core.backend.Executable.__call__
+        def call(self, arguments, packed):
+            outputs = real(self, arguments, packed)
+            if armed:
+                print("donated", any(a.is_deleted() for a in arguments))
+                os.kill(os.getpid(), signal.SIGINT)
+            return outputs
+        lazy_core.backend.Executable.__call__ = call
+        armed, done = False, 0
+        for k in range(6):
+            armed = k == 4
+            try:
+                state = ops.add(state, values.from_host(np.ones((300, 300))))
+                lazy_core.barrier()
+            except KeyboardInterrupt:
+                print("interrupted")
+        print(values.to_host(state)[0, 0])
+        """,
+        LAZY_TIER="compiled",
+    )
+    assert out.splitlines() == ["donated True", "interrupted", "6.0"]
+
+
+def test_a_handler_that_reads_during_a_barrier_gets_a_clear_error(monkeypatch):
+    """As does a destructor; the barrier itself is abandoned, and everything stays pending."""
+    y = ops.sin(values.from_host(np.zeros(3)))
+    real = backend.Program.compile
+
+    def reads(self):
+        values.to_host(y)
+
+    lazy_core.barrier()
+    cache.clear()
+    z = ops.cos(values.from_host(np.zeros(3)))
+    y = ops.sin(z)
+    monkeypatch.setattr(backend.Program, "compile", reads)
+    with lazy_core.options(tier="compiled"), pytest.raises(BarrierError, match="inside another one"):
+        values.to_host(z)
+    monkeypatch.setattr(backend.Program, "compile", real)
+    assert values.to_host(z).tolist() == [1, 1, 1]
 
 
 def test_an_interrupt_during_a_wait_ends_in_a_consistent_state():

@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import background, deferred
+from . import background, deferred, interrupts
 from .deferred import jax, jaxlib_version, lapack, xla_bridge, xla_client
 from .errors import DeviceError, DtypeError
 from .ir import Attrs
@@ -93,7 +93,8 @@ def start_client() -> None:
     global _client_threads
     if not device_started() and not accelerated():
         before = background.threads()
-        jax.devices()
+        with interrupts.held():
+            jax.devices()
         _client_threads = frozenset(background.threads().keys() - before.keys())
 
 
@@ -250,7 +251,7 @@ def lower(function: Callable[..., Any], shapes: Sequence[Shape], donated: Sequen
         donated: arguments whose memory goes to outputs of the same shape.
         exact: whether every division, sum and product is to be computed as it stands.
     """
-    with x64(True):
+    with x64(True), interrupts.held():  # jax imports what it lowers to as it goes, and half of that is of no use for ever
         structs = [jax.ShapeDtypeStruct(s.dims, s.dtype) for s in shapes]  # type: ignore[no-untyped-call]
         return Program(jax.jit(function, keep_unused=True, donate_argnums=tuple(donated)).lower(*structs), exact)
 

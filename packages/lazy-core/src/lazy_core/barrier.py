@@ -3,20 +3,21 @@
 Owns: the one path from live expressions to materialised values.  A barrier materialises everything live on the device at
 once and does not wait. Its cost in the steady state does not depend on how many operations are pending: the live
 expressions are the key of the program. May import `tiers`, `execution`, `plans`, `programs`, `cache`, `history`,
-`shadow`, `backend`, `allocator`, `trace`, `events`.
+`shadow`, `backend`, `allocator`, `interrupts`, `trace`, `events`.
 
 Source: LazyTensor (Suhan et al., arXiv 2102.13267), section 3.3 (LazyTensorBarrier).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from . import allocator, backend, events, history, plans, programs, shadow, tiers, trace
+from . import allocator, backend, events, history, interrupts, plans, programs, shadow, tiers, trace
 from .cache import Plan, cache
 from .config import config
-from .errors import ExecutionError
+from .errors import BarrierError, ExecutionError
 from .execution import Failed, execute, failed_programs, wait_for_latest
 from .ir import Expr
 from .trace import Source
@@ -25,12 +26,14 @@ __all__ = ["Failed", "barrier", "failed_programs", "flush"]
 
 _trace = trace.current()
 
+_running = False  # whether the thread that holds the trace's lock runs a barrier
+
 
 def barrier(wait: bool = False) -> None:
     """Materialise every live value; with `wait=True` also wait until the device has computed them.
 
     Raises:
-        BarrierError: called inside a lowering, a composite or a callback.
+        BarrierError: called inside a lowering, a composite, a callback, or another barrier.
         ExecutionError: compiling or running something failed.  Values that do not depend on it are materialised; reading one that does
         raises again.
     """
@@ -50,41 +53,70 @@ def flush(cause: str, host_read: bool = False, native: bool = False) -> Executio
         host_read: the host is about to read one of the values.
         native: nothing is to be compiled, whatever the setting: the trace is not known to repeat.
     """
+    global _running
     _trace.check_barrier_allowed()
     with _trace.lock:
-        sources = list(_trace.sources)
-        begun = []
+        if _running:
+            raise BarrierError(
+                "a barrier (or a read of a pending value) cannot run inside another one, in a destructor or in a signal's handler; "
+                "read the value before, or after"
+            )
+        _running = True
         try:
-            live = []
-            for source in sources:
-                begun.append(source)
-                live.append(tuple(source.live()))
-            if host_read and "host_read" in config.strict and any(live):
-                events.host_read(cause)
-            failure = None
-            results: Any = [()] * len(sources)
-            if any(live):
-                kept = history.begin(live, sources, cause) if config.keep_traces or history.watchers else None
-                try:
-                    results = _run(tuple(live), sources, cause, host_read, native)
-                except ExecutionError as error:
-                    failure = error
-                    results = _run_separately(tuple(live), sources)
-                if kept is not None:
-                    history.end(kept, results, failure)
-        except BaseException:
+            return _flush(cause, host_read, native)
+        finally:
+            _running = False
+            interrupts.release()
+
+
+def _flush(cause: str, host_read: bool, native: bool) -> ExecutionError | None:
+    sources = list(_trace.sources)
+    begun = []
+    try:
+        live = []
+        for source in sources:
+            begun.append(source)
+            live.append(tuple(source.live()))
+        if host_read and "host_read" in config.strict and any(live):
+            events.host_read(cause)
+        failure = None
+        results: Any = [()] * len(sources)
+        if any(live):
+            kept = history.begin(live, sources, cause) if config.keep_traces or history.watchers else None
+            try:
+                results = _run(tuple(live), sources, cause, host_read, native)
+            except ExecutionError as error:
+                interrupts.release()
+                failure = error
+                results = _run_separately(tuple(live), sources)
+            interrupts.hold()  # till everything has its holder
+            if kept is not None:
+                history.end(kept, results, failure)
+    except BaseException:
+        try:
+            interrupts.hold()
+        finally:
             shadow.drop()
             for source in begun:
                 source.abort()
-            raise
-        epoch = _trace.next_epoch()
-        for source, arrays in zip(sources, results, strict=True):
-            source.finish(list(arrays), epoch)
-        if _trace.rotate_if_full():
-            allocator.give_back()
-        if shadow.held:
-            shadow.tell()
+        raise
+    epoch = _trace.next_epoch()
+    for source, arrays in zip(sources, results, strict=True):
+        source.finish(list(arrays), epoch)
+    if _trace.rotate_if_full():
+        allocator.give_back()
+    if shadow.held:
+        shadow.tell()
     return failure
+
+
+def _after_fork_in_child() -> None:
+    global _running
+    _running = False  # what another thread of the parent was about does not go on here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _run_separately(live: plans.Live, sources: list[Source]) -> list[list[Any]]:

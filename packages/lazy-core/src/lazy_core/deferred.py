@@ -1,19 +1,18 @@
 """jax, imported when something of it is first used: a program whose calls all run natively does without.
 
 Owns: `jax`, `lax`, `jnp`, the parts of jaxlib that the backend uses, `load` and `imported`. Whoever needs jax takes it from here, and uses
-nothing of it while a module is being imported.  Imports nothing of the package.
+nothing of it while a module is being imported.  May import `interrupts`.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from importlib import import_module
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from . import interrupts
 
 if TYPE_CHECKING:
     import jax as jax
@@ -48,18 +47,8 @@ def load() -> None:
     """Import jax, for whoever is about to time what uses it; an interrupt waits until that is done, for half of jax would be of no use."""
     if "jax" in sys.modules:
         return
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    with interrupts.held():
         _import()
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        _import()
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        handler(*came[0])
 
 
 def _import() -> None:

@@ -1,7 +1,7 @@
 """Execution: handing a compiled program to the device, and finding out later what failed there.
 
 Owns: collecting a plan's arguments, calling its executable, and the memory of the latest programs. May import `cache`, `shadow`,
-`backend`, `events`, `trace`, `errors`.
+`backend`, `interrupts`, `events`, `trace`, `errors`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, shadow
+from . import backend, interrupts, shadow
 from .cache import Plan
 from .config import config
 from .errors import ExecutionError
@@ -60,6 +60,7 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
             packed = [np.array([scalars[s][kind][slot] for s, slot in slots], _VECTOR[kind]) for kind, slots in plan.scalars]
         try:
             inputs = shadow.hold(plan, arguments, packed, executable is plan.executable) if config.shadow else None
+            interrupts.hold()  # what goes in may be gone, and what comes out is nobody's yet: whoever called releases when it is
             outputs = executable(arguments, packed)
         except Exception as error:
             for argument in arguments:

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import backend, dump, events, trace
 from .barrier import Failed, failed_programs, flush
-from .errors import ExecutionError
+from .errors import BarrierError, ExecutionError
 from .ir import NO_ATTRS, Attrs, Const, Expr, attrs
 from .ops import registry
 from .shape import Shape
@@ -98,6 +98,10 @@ def recorder(gate: Gate | None = None, kind: type[Value] = Value) -> Callable[..
         if recording.token is not token or token is None:
             del result
             with _lock:
+                if recording.token is None:
+                    raise BarrierError(
+                        "nothing can be recorded inside a barrier, in a destructor or in a signal's handler; do it before, or after"
+                    )
                 return record(target, inputs, attributes)
         log.append(target)
         return result

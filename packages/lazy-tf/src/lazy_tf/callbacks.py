@@ -121,8 +121,9 @@ def _hooks() -> dict[str, Any]:
         "restart": stepper.restart,
         "watch": stepper.watch,
         "step_ended": step_may_end,
-        # where interrupts are raised
+        # where interrupts are raised, and where not
         "main_thread": threading.main_thread().ident,
+        "constructor": capi.CONSTRUCTOR,
         # NumPy's dtype by TensorFlow's enum, and the class of tensors
         "numbers": capi.NUMPY_DTYPES,
         "tensor": Tensor,

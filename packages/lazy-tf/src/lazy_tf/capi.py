@@ -14,6 +14,7 @@ import ctypes as C
 import functools
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ except ImportError as error:
     ) from error
 from tensorflow.core.framework import attr_value_pb2, op_def_pb2
 from tensorflow.python.eager import context as tf_context
+from tensorflow.python.eager import core as tf_core
 from tensorflow.python.eager import record as tf_record
 from tensorflow.python.eager.polymorphic_function import compiler_ir
 from tensorflow.python.framework import errors_impl, op_def_registry
@@ -374,13 +376,27 @@ def immortal(callback: Any) -> Any:
     return callback
 
 
+_PENDING = C.CFUNCTYPE(C.c_int, Pointer)
+# The code of the constructor of what TensorFlow raises. Where that is interrupted, TensorFlow gives up on it, and raises another.
+CONSTRUCTOR = tf_core._NotOkStatusException.__init__.__code__
+
+
 def interrupt_later() -> None:
     """Interrupt the main thread as if by Ctrl-C, but not before the caller, and what it returns to, have returned to C.
 
     Python looks for interrupts after a call, so it would find one that was set here at once. It does not look again before it returns,
     and so finds later what a pending call sets.
     """
-    C.pythonapi.Py_AddPendingCall(C.cast(C.pythonapi.PyErr_SetInterruptEx, Pointer), Pointer(int(signal.SIGINT)))
+    C.pythonapi.Py_AddPendingCall(_pending_interrupt, None)
+
+
+@_PENDING
+def _pending_interrupt(_: Any) -> int:
+    if sys._getframe(1).f_code is CONSTRUCTOR:
+        interrupt_later()
+    else:
+        C.pythonapi.Py_AddPendingCall(C.cast(C.pythonapi.PyErr_SetInterruptEx, Pointer), Pointer(int(signal.SIGINT)))
+    return 0
 
 
 def register_device(name: str, copy_to: Any, copy_from: Any, execute: Any) -> None:

@@ -353,7 +353,7 @@ bool configure(PyObject* given) {
     return false;
   }
   PyObject* ident = PyDict_GetItemString(given, "main_thread");
-  set_main_thread(ident != nullptr ? PyLong_AsUnsignedLong(ident) : 0);
+  set_raising(ident != nullptr ? PyLong_AsUnsignedLong(ident) : 0, PyDict_GetItemString(given, "constructor"));
   if (PyErr_Occurred()) return false;
   Py_INCREF(type);
   tensor_class = reinterpret_cast<PyTypeObject*>(type);

@@ -5,9 +5,19 @@ namespace lazy_tf {
 namespace {
 
 unsigned long main_thread = 0;
+PyObject* constructor = nullptr;
+
+// Whether Python is about to run the constructor of what TensorFlow raises: it gives up on an exception that cannot be made.
+bool in_constructor() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr || constructor == nullptr) return false;
+  Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  return code.get() == constructor;
+}
 
 // Raise an exception in the main thread; Python calls this as soon as it runs there again.
 int raise_later(void* exception) {
+  if (in_constructor() && Py_AddPendingCall(raise_later, exception) == 0) return 0;
   Ref held(static_cast<PyObject*>(exception));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(held.get())), held.get());
   return -1;
@@ -29,7 +39,11 @@ bool interrupted(TF_Status* status) {
 
 }  // namespace
 
-void set_main_thread(unsigned long ident) { main_thread = ident; }
+void set_raising(unsigned long ident, PyObject* code) {
+  main_thread = ident;
+  Py_XINCREF(code);
+  Py_XSETREF(constructor, code);
+}
 
 void fail(TF_Status* status) {
   if (!PyErr_Occurred()) return;  // the status says it already

@@ -4,7 +4,8 @@
 
 namespace lazy_tf {
 
-void set_main_thread(unsigned long ident);
+// The thread in which exceptions that are no errors are raised, and the code of the constructor in which none may be, or null.
+void set_raising(unsigned long main_thread, PyObject* constructor);
 // Hand the exception in flight to TensorFlow; nothing if there is none.
 void fail(TF_Status* status);
 
