@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from lazy_core.scripts import Attempts, Script
+from lazy_core.scripts import LONGEST_SCRIPT, Attempts, Script
 
 
 def rounds_until_tried(attempts: Attempts) -> int:
@@ -39,3 +39,12 @@ def test_a_script_that_was_followed_in_vain_admits_nothing_for_a_while():
     assert not script.admits()
     script.pass_over(left)  # rounds that nobody looks at count
     assert script.admits()
+
+
+def test_a_script_too_long_to_be_learned_is_looked_at_more_and_more_rarely():
+    script = Script(tuple(range(LONGEST_SCRIPT + 1)), 1e-3)
+    assert script.unseen() == 0  # it may have come once only
+    script.count = 3
+    assert [script.unseen() / len(script.calls) for _ in range(9)] == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    short = Script(tuple(range(LONGEST_SCRIPT)), 1e-3, count=100)
+    assert short.unseen() == 0

@@ -24,7 +24,7 @@ from .allowance import allowance
 from .barrier import flush
 from .config import watch
 from .ir import Attrs, Expr
-from .scripts import NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
+from .scripts import LONGEST_SCRIPT, NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
 from .watching import MOST_DOUBTS, SHORTEST_SECONDS, SURE, TRACE_CALLS, TRACE_SECONDS, Watching
 
 _trace = trace.current()
@@ -37,8 +37,6 @@ OTHER_CALLS = 3
 # What recording one call for the first time takes, roughly, and what compiling it takes a background thread, by half.
 LEARN_SECONDS = 150e-6
 COMPILE_SECONDS = 2e-3
-# Longer scripts are not learned: compilers take far more than proportional time for long programs.
-LONGEST_SCRIPT = 300
 # While a script is not to be deferred, its rounds go unwatched for so many seconds at a time: until its program may be there, or for long.
 WAITING_SECONDS = 2e-3
 CLOSED_SECONDS = 20e-3
@@ -259,7 +257,8 @@ class Repeats(Watching):
         self._expected, self._whole = expected, True
         self._watch()
         if expected is not None:
-            self.note = self._note_expected
+            self.skip = expected.unseen()
+            self.note = self._note_skipped if self.skip else self._note_expected
         self.on = self.immediate = True
 
     def _end_immediate(self, loop: bool = False, ended: Script | None = None) -> None:

@@ -31,6 +31,12 @@ _MOST_TIMED_ROUNDS = 50
 # A script that was found faster natively is tried again after so many rounds, then after ten times as many.
 RETRY_ROUNDS = 200
 
+# Longer scripts are not learned: compilers take far more than proportional time for long programs.  After so many rounds one is not even
+# looked for, for as many more each time, up to these.
+LONGEST_SCRIPT = 300
+_LONG_OFTEN = 3
+_MOST_UNSEEN = 64
+
 _MOST_CALLS = 300_000  # in the table
 _MOST_SCRIPTS = 4  # at a place
 
@@ -93,6 +99,7 @@ class Script:
         "_retry",
         "_rounds",
         "_timed",
+        "_unseen",
         "attempts",
         "attempts_after",
         "begun",
@@ -121,6 +128,7 @@ class Script:
         self.strays = 0
         self.body: tuple[int, ...] | None = None
         self._rounds = self._timed = 0
+        self._unseen = 1
         self._retry = RETRY_ROUNDS
         self._learnings = 0
         self.attempts, self.attempts_after = Attempts(), Attempts()
@@ -184,6 +192,13 @@ class Script:
             self._timed += 1
         elif not self._timed:
             self.seconds = min(self.seconds, seconds)
+
+    def unseen(self) -> int:
+        """How many of its calls are to pass without being looked at, because it is too long to be learned and holds no loop."""
+        if len(self.calls) <= LONGEST_SCRIPT or self.count < _LONG_OFTEN:
+            return 0
+        rounds, self._unseen = self._unseen, min(2 * self._unseen, _MOST_UNSEEN)
+        return rounds * len(self.calls)
 
     def pass_over(self, rounds: int) -> None:
         """So many rounds will come without being looked at."""

@@ -7,6 +7,7 @@ other one to the Python function beside it, so that nothing but time depends on 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,11 @@ def function(python: Callable[..., Any], native: Callable[..., Any], complete: C
     return made
 
 
+def _asks_for_huge_pages() -> bool:
+    """Whether NumPy asks the system for huge pages: as its variable says, and on Linux if that says nothing."""
+    return os.environ.get("NUMPY_MADVISE_HUGEPAGE", "1") not in ("0", "")
+
+
 def install() -> bool:
     """Put the short ways in place; returns whether there are any."""
     module = extension.loaded()
@@ -89,5 +95,6 @@ def install() -> bool:
     )
     functions = {name: vars(ndarray)[f"__{name}__"] for name in _OPERATORS}
     module.install_items(items.getitem, items.setitem, items.GET, items.SET)
+    module.align_memory(_asks_for_huge_pages())
     module.install_operators({name: (function, function.number) for name, function in functions.items()})
     return True

@@ -42,6 +42,9 @@ PyMethodDef functions[] = {
     {"enable", enable, METH_O, "Whether the short ways are taken; the Python functions serve everything otherwise."},
     {"is_on", is_on, METH_NOARGS, "Whether they are taken."},
     {"install_operators", install_operators, METH_O, "Put the operators in their places, given functions and numbers by name."},
+    {"align_memory", lazy_numpy::align_memory, METH_O,
+     "Let the elements of NumPy's large arrays begin at cache lines from now on, in this context, unless it has an allocator of its own already;\n"
+     "returns whether they do. Takes whether huge pages are to be asked for."},
     {"install_items", install_items, METH_VARARGS, "Put reading and writing of items in their places."},
     {},
 };

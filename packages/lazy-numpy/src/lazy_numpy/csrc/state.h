@@ -120,6 +120,9 @@ bool install_operators(PyObject* table);
 // items.cpp: `a[key]`, `a[key] = value`.
 bool install_items(PyObject* get, PyObject* set, PyObject* get_number, PyObject* set_number);
 
+// memory.cpp: the function `align_memory`.
+PyObject* align_memory(PyObject*, PyObject* use_huge_pages);
+
 // calls.cpp: the types `Function`, `Method`, `Attribute`.
 bool add_calls(PyObject* module);
 
