@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -63,9 +64,15 @@ class Run:
             self.read(tiny.step(tiny.place(model.batch(model.batch_size, seed))))
 
     def progress(self) -> Hashable:
-        """Changes when a lazy peer compiles something or decides on a tier; None while it compiles; others do nothing in the background."""
+        """Changes when a lazy peer compiles something or decides on a tier; None while it compiles or imports what that takes.
+
+        Others do nothing in the background.
+        """
         if not self.peer.lazy:
             return 0
+        awake = sys.modules.get("lazy_torch.awake")
+        if awake is not None and awake.importing():
+            return None
         import lazy_core
         from lazy_core import compiling
 

@@ -7,6 +7,7 @@ natively.  Imports nothing of the package at the top.
 from __future__ import annotations
 
 import gc
+import importlib
 import math
 import os
 import sys
@@ -15,9 +16,12 @@ import time
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+from typing import Any
 
 from . import build
 
+# Python's own note of which thread wants the lock of which modules: the lock itself, or a list of them.
+_waiting: Any = getattr(importlib._bootstrap, "_blocking_on", {})  # type: ignore[attr-defined]
 _thread: threading.Thread | None = None
 _hurried = threading.Event()
 
@@ -58,11 +62,7 @@ class _Rests(MetaPathFinder):
 
     def _awaited(self) -> bool:
         """Whether another thread stands at the lock of a module."""
-        return any(
-            frame.f_code.co_name == "acquire" and frame.f_code.co_filename == "<frozen importlib._bootstrap>"
-            for thread, frame in sys._current_frames().items()
-            if thread != self._thread
-        )
+        return any(locks for thread, locks in list(_waiting.items()) if thread != self._thread)
 
 
 def start() -> None:
@@ -71,6 +71,11 @@ def start() -> None:
     if _thread is None:
         _thread = threading.Thread(target=_import, name="lazy-torch-import", daemon=True)
         _thread.start()
+
+
+def importing() -> bool:
+    """Whether that is under way: nothing is recorded before it is done."""
+    return _thread is not None and _thread.is_alive()
 
 
 def finish() -> None:
