@@ -1,9 +1,11 @@
 """The C library's allocator: memory that was freed serves the next program instead of going to the system and coming back page by page.
 
-Owns: `give_back`, and what the setting `keep_memory` does.  glibc gives each thread an arena of its own, made of heaps of 64 MiB, and
-unmaps a heap when its last block is freed.  The threads that run XLA's programs allocate their results, so that each run of a program with
-results of 29 MB may have them cleared by the system anew, 4 KiB at a time: 10 ms instead of 4 in a softmax, in one process out of three.
-With one arena for all threads, and a top that is trimmed late, that does not happen.  May import `config`.
+Owns: `is_kept`, `keep_all`, `keep_as_usual`, `give_back`, and what `keep_memory` does.  glibc gives each thread an arena of its own, made
+of heaps of 64 MiB, and unmaps a heap when its last block is freed.  The threads that run XLA's programs allocate their results, so that
+each run of a program with results of 29 MB may have them cleared by the system anew, 4 KiB at a time: 10 ms instead of 4 in a softmax, in
+one process out of three.  With one arena for all threads, and a top that is trimmed late, that does not happen.  Blocks of more than 32 MiB
+are mapped one by one all the same, which makes a Fourier transform of 17 MB take 29 ms instead of 11, unless that is forbidden: so it is
+while a program runs whose results and temporaries are large, but not larger than what is kept.  May import `config`.
 """
 
 from __future__ import annotations
@@ -18,10 +20,14 @@ from .config import config, watch
 
 # From malloc.h. The threshold from which blocks are mapped one by one is set to the greatest that glibc takes, as a fixed one for the top
 # ends the adjustment of both.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
 _MOST_FROM_HEAP = 32 << 20
+_USUAL_MMAP_MAX = 65536
 # Whoever sets one of these has decided.
-_VARIABLES = ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+_VARIABLES = (
+    *("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_"),
+    "GLIBC_TUNABLES",
+)
 
 
 @functools.cache
@@ -39,6 +45,30 @@ def _keep() -> None:
         _glibc().mallopt(_ARENA_MAX, 1)
         _glibc().mallopt(_MMAP_THRESHOLD, _MOST_FROM_HEAP)
         _glibc().mallopt(_TRIM_THRESHOLD, min(config.keep_memory, 2**31 - 1))
+
+
+def is_kept(size: int) -> bool:
+    """Whether so many bytes would be mapped for each run of a program, and are to be kept between its runs instead."""
+    return _MOST_FROM_HEAP < size <= config.keep_memory and is_ours_to_set()
+
+
+_keeping = False
+
+
+def keep_all() -> None:
+    """From now on no memory is mapped by itself: what is freed serves the next one who asks for as much."""
+    global _keeping
+    if not _keeping:
+        _keeping = True
+        _glibc().mallopt(_MMAP_MAX, 0)
+
+
+def keep_as_usual() -> None:
+    """The programs that memory was kept for have run."""
+    global _keeping
+    if _keeping:
+        _keeping = False
+        _glibc().mallopt(_MMAP_MAX, _USUAL_MMAP_MAX)
 
 
 def give_back() -> None:

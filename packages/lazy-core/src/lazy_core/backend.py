@@ -2,7 +2,7 @@
 
 Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
 context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
-import `background`, `deferred`, `errors`, `ir` and `shape`.
+import `allocator`, `background`, `deferred`, `interrupts`, `errors`, `ir` and `shape`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from . import background, deferred, interrupts
+from . import allocator, background, deferred, interrupts
 from .deferred import jax, jaxlib_version, lapack, xla_bridge, xla_client
 from .errors import DeviceError, DtypeError
 from .ir import Attrs
@@ -172,12 +172,15 @@ def copy(array: Any) -> Any:
 
 def to_host(array: Any) -> np.ndarray:
     """A read-only host view of a device array; waits until it has been computed."""
-    return np.asarray(array)
+    found = np.asarray(array)
+    allocator.keep_as_usual()
+    return found
 
 
 def wait(arrays: Sequence[Any]) -> None:
     """Wait until these arrays have been computed."""
     jax.block_until_ready(list(arrays))  # type: ignore[no-untyped-call]
+    allocator.keep_as_usual()
 
 
 # XLA's algebraic simplifier divides by multiplying with a reciprocal, and folds constants out of sums that round.  Without it broadcasts
@@ -201,17 +204,31 @@ class Program:
         return Executable(compiled, compiled.runtime_executable())
 
 
+def _memory_of(raw: Any) -> int:
+    """How many bytes of the host's memory a program asks for each time it runs: for its results, and while it runs."""
+    if accelerated():
+        return 0
+    try:
+        stats = raw.get_compiled_memory_stats()
+    except (RuntimeError, NotImplementedError, ValueError):  # the client does not say
+        return 0
+    return int(stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
+
+
 class Executable:
     """A compiled program; calling it is asynchronous."""
 
-    __slots__ = ("_call", "_raw")
+    __slots__ = ("_call", "_raw", "_size")
 
     def __init__(self, call: Callable[..., Sequence[Any]], raw: Any) -> None:
         self._call = call
         self._raw = raw
+        self._size = _memory_of(raw)
 
     def __call__(self, arrays: Sequence[Any], packed: Sequence[np.ndarray] = ()) -> Sequence[Any]:
         """Run on device arrays, then packed vectors of scalars from the host."""
+        if allocator.is_kept(self._size):
+            allocator.keep_all()  # until somebody waits: another thread asks for the memory when the arguments are there
         if packed:
             with x64(True):
                 return self._call(*arrays, *[jax.device_put(p) for p in packed])
