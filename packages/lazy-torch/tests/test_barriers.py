@@ -335,37 +335,15 @@ def test_interrupts_at_any_moment_of_training_lose_no_step() -> None:
     """Some hundred signals at random moments: each is raised once, and the parameter is what some number of steps made of it."""
     out = run(
         """
-        import random, signal, threading, time
-        go, caught = threading.Event(), threading.Event()
-        def interrupt():
-            while True:
-                go.wait()
-                go.clear()
-                time.sleep(random.random() * 0.02)
-                os.kill(os.getpid(), signal.SIGINT)
-                while not caught.wait(0.2):  # one that arrives in a destructor or in jax's garbage callback is swallowed there
-                    os.kill(os.getpid(), signal.SIGINT)
-                caught.clear()
-        threading.Thread(target=interrupt, daemon=True).start()
+        from lazy_core.testing import interrupt_at_random
         p = torch.nn.Parameter(torch.zeros(30, 30, device="lazy"))
         optimizer = torch.optim.SGD([p], lr=1.0)
-        steps = interrupts = 0
-        end = time.time() + 4
-        while time.time() < end:
-            try:
-                go.set()
-                while True:
-                    steps += 1
-                    optimizer.zero_grad()
-                    p.sum().backward()
-                    optimizer.step()
-                    torch.ones(steps % 40 + 1, device="lazy").sin().sum().item()
-            except KeyboardInterrupt:
-                caught.set()
-                interrupts += 1
-            got = -p.detach().cpu()
-            assert steps - interrupts <= got[0, 0] <= steps and (got == got[0, 0]).all(), (steps, interrupts, got)
-        print(interrupts > 5)
+        def step(k):
+            optimizer.zero_grad()
+            p.sum().backward()
+            optimizer.step()
+            torch.ones(k % 40 + 1, device="lazy").sin().sum().item()
+        print(interrupt_at_random(step, lambda: -p.detach().cpu()) > 5)
         """
     )
     assert out == "True\n"

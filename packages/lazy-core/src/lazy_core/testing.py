@@ -13,6 +13,11 @@ May import everything of the core; never a frontend.
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -55,6 +60,7 @@ __all__ = [
     "check_basics",
     "check_program",
     "conformance_test",
+    "interrupt_at_random",
     "iter_cases",
     "iter_programs",
     "judge",
@@ -167,3 +173,47 @@ def basics_test(frontend: Frontend) -> Callable[..., None]:
 
     made: Callable[..., None] = test_arrays_go_in_and_come_out
     return made
+
+
+def interrupt_at_random(step: Callable[[int], Any], done: Callable[[], Any], seconds: float = 4.0) -> int:
+    """Call a step over and over, with Ctrl-C at random moments, and see each time that no step was torn apart; in a process of its own.
+
+    Args:
+        step: changes a state by one step, given how many were begun, this one included.
+        done: the state as an array of which every element says how many steps are in it.
+        seconds: how long.
+
+    Returns:
+        How many interrupts there were.
+
+    Raises:
+        AssertionError: a step that ended is not in the state, or one is in a part of it.
+    """
+    go, caught = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        while True:
+            go.wait()
+            go.clear()
+            time.sleep(random.random() * 0.02)
+            os.kill(os.getpid(), signal.SIGINT)
+            while not caught.wait(0.2):  # one that arrives in a destructor or in jax's garbage callback is swallowed there
+                os.kill(os.getpid(), signal.SIGINT)
+            caught.clear()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    steps = interrupts = 0
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        try:
+            go.set()
+            while True:
+                steps += 1
+                step(steps)
+        except KeyboardInterrupt:
+            caught.set()
+            interrupts += 1
+        found = np.asarray(done())
+        first = found.flat[0]
+        assert steps - interrupts <= first <= steps and (found == first).all(), (steps, interrupts, found)
+    return interrupts

@@ -25,7 +25,7 @@ constexpr uintptr_t seal = 0x6c617a796e70;
 struct Header {
   void* raw;
   size_t size;
-  uintptr_t reserved, mark;  // the mark last: where malloc keeps a size, so that no block of its own ever bears one
+  uintptr_t mark;  // the last: where malloc keeps a size, so that no block of its own ever bears one
 };
 constexpr size_t extra = line + sizeof(Header);
 
@@ -41,7 +41,7 @@ bool is_aligned_here(void* data) { return (reinterpret_cast<uintptr_t>(data) % l
 void* place(void* raw, size_t size) {
   if (raw == nullptr) return nullptr;
   void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + extra - 1) / line * line);
-  *header(data) = {raw, size, 0, mark_of(data)};
+  *header(data) = {raw, size, mark_of(data)};
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   if (huge && size >= huge_from) {
     const uintptr_t page = 4096, begin = (reinterpret_cast<uintptr_t>(raw) + page - 1) / page * page;
