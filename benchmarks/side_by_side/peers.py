@@ -13,7 +13,7 @@ class Peer:
     Attributes:
         name: what the command line and the results call it.
         title: the head of its column.
-        library: "torch", "jax" or "tf"; `workloads_<library>` is written for it.
+        library: "torch", "jax", "tf" or "beside" (two of them at once); `workloads_<library>` is written for it.
         family: "torch" or "tf": whose eager library it is compared with.
         role: "eager" (what ratios divide by), "lazy" (what they are about), "xla" (compiled by hand) or "other".
         lazy: whether it runs on the lazy device.
@@ -62,12 +62,14 @@ PEERS = {
         _lazy("torch", "compiled"),
         _lazy("torch", "native"),
         Peer("jax", "jax.jit", "jax", "torch", "xla", compiled=True),
+        Peer("jit-beside-torch", "jit beside torch", "beside", "torch", "other", environment=_NO_AUTOLOAD),
         Peer("torch-compile", "torch.compile", "torch", "torch", "other", compiled=True, environment=_NO_AUTOLOAD, optional=True),
         Peer("tf", "TF eager", "tf", "tf", "eager", environment=_QUIET),
         _lazy("tf", "auto"),
         _lazy("tf", "compiled", optional=True),
         _lazy("tf", "native", optional=True),
         Peer("tf-xla", "TF jit_compile", "tf", "tf", "xla", compiled=True, environment=_QUIET),
+        Peer("jit-beside-tf", "jit beside TF", "beside", "tf", "other", environment=_QUIET),
     )
 }
 

@@ -322,7 +322,9 @@ def _first_scenarios(name: str, libraries: tuple[str, ...]) -> tuple[Scenario, .
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        _training_scenario("mlp", "MLP 784-256-256-10, 64 rows, SGD with momentum; a block of steps ends with a read", _ALL, _HAND),
+        _training_scenario(
+            "mlp", "MLP 784-256-256-10, 64 rows, SGD with momentum; a block of steps ends with a read", (*_ALL, "beside"), _HAND
+        ),
         _training_scenario("cnn", "three convolutions with batch norm, 32 images of 32x32, Adam", ("torch", "jax"), _WORKLOAD),
         _training_scenario("lstm", "LSTM cell in a Python loop over 32 elements, 32 rows, SGD (jax: a scan)", _ALL, _WORKLOAD),
         _training_scenario("bert", "BERT classifier of transformers: 4 layers, 256 wide, 8 x 64 tokens, AdamW", ("torch", "jax"), _HAND),

@@ -2,7 +2,7 @@
 
 Owns: the only uses of `jax.jit`, devices and transfers.  64-bit types are kept by entering JAX's thread-local 64-bit
 context around lowering, compiling and transfers, so that the process-wide JAX configuration is left to its owner.  May
-import `allocator`, `background`, `deferred`, `interrupts`, `errors`, `ir` and `shape`.
+import `allocator`, `background`, `config`, `deferred`, `interrupts`, `errors`, `ir` and `shape`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from . import allocator, background, deferred, interrupts
+from .config import config
 from .deferred import jax, jaxlib_version, lapack, xla_bridge, xla_client
 from .errors import DeviceError, DtypeError
 from .ir import Attrs
@@ -82,8 +83,11 @@ def _accelerator_expected() -> bool:
     return any(find_spec(name) is not None for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
 
 
-# What a thread of XLA's client must have worked for during one compile to be one that compiles: others only wake up for some microseconds.
-_COMPILES_NANOSECONDS = 1_000_000
+# What a thread of XLA's client must have worked for during one compile to be one that compiles, at least, and as a part of what the busiest
+# one did: others only wake up for some microseconds, or have just been started.
+_COMPILES_NANOSECONDS, _COMPILES_SHARE = 1_000_000, 0.25
+# What XLA calls the threads that share the work of an operation: these run programs, whatever else they did.
+_RUNS = "tf_XLAEigen"
 # The threads that came with the client; empty where that is not known.
 _client_threads: frozenset[int] = frozenset()
 
@@ -112,7 +116,7 @@ def compiled_for() -> float:
 
 @functools.cache
 def compile_in_back() -> int:
-    """Lower the priority of the threads that XLA compiles with, so that compiling is hardly felt; returns how many.
+    """Lower the priority of the threads that XLA compiles with, so that they cost the program at most `learn_percent`; returns how many.
 
     They are XLA's and have no names. Some start with the client, and the first compile sets them to work and starts the rest: so this
     must be called after `start_client` and before anything was compiled. Where somebody else started the client, it does nothing.
@@ -124,10 +128,13 @@ def compile_in_back() -> int:
     lower(lambda: (jax.numpy.zeros(()),), ()).compile()
     after = background.threads()
     ours = {thread.native_id for thread in threading.enumerate()}
-    found = [t for t in _client_threads if after.get(t, 0) - before.get(t, 0) >= _COMPILES_NANOSECONDS]
+    worked = {t: after.get(t, 0) - before.get(t, 0) for t in _client_threads if background.name(t) != _RUNS}
+    least = max(_COMPILES_NANOSECONDS, _COMPILES_SHARE * max(worked.values(), default=0))
+    found = [t for t, nanoseconds in worked.items() if nanoseconds >= least]
     found += [t for t in after.keys() - before.keys() if t not in ours]
+    levels = background.nicer(config.learn_percent)
     for thread in found:
-        background.step_back(thread)
+        background.step_back(thread, levels)
     _back = tuple(found)
     return len(found)
 

@@ -49,7 +49,7 @@ class Config:
     tier: str = "auto"
     fast: bool = False
     compile_threads: int = 1
-    learn_percent: int = 20
+    learn_percent: int = 10
     cut_after: int = 1_000
     max_trace: int = 20_000
     max_exprs: int = 200_000

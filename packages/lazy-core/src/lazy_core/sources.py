@@ -206,6 +206,14 @@ class ValueSource:
     def postponed(self) -> None:
         """See `trace.Source.postponed`."""
 
+    def try_natively(self, seconds: float) -> bool:
+        """See `trace.Source.try_natively`."""
+        return False
+
+    def tried(self) -> float | None:
+        """See `trace.Source.tried`."""
+        return None
+
     def compiled(self) -> None:
         """See `trace.Source.compiled`."""
 

@@ -9,7 +9,7 @@ than handing a program to the device is never compiled. May import `execution`, 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,11 +36,17 @@ _WARM_SECONDS = 0.03
 _STEADY_RUNS = 5
 _FASTER = 0.97
 _BLOCK_RUNS, _BLOCK_SECONDS = 2, 0.5
+# A round is the mean of so many in a row, or of as many as take so many seconds. One alone says little: a thread that is kept from the
+# processor after it has handed a program over ends one round late, and finds the program finished in the next, which is then too short.
+_ROUNDS, _ROUNDS_SECONDS = 8, 0.02
 # A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
-_CLEAR = 1.25
+_CLEAR = 1.5
 _MOST_BLOCKS = 3
 # The compiled tier is taken if it takes at most this share of the native time: with less to gain, the user's own library it stays.
 _WORTH = 0.95
+# A block of native rounds that the frontend runs as they come lasts for so many compiled ones, within these bounds in seconds.
+_TRIED_ROUNDS = 25
+_TRIED_SECONDS = (0.1, 0.5)
 # While something else is being compiled measuring waits, but not longer than so many seconds.
 _MOST_POSTPONED_SECONDS = 10.0
 # A program that lets this many times a run's own time pass between two runs does other things meanwhile.
@@ -52,7 +58,8 @@ class Times:
 
     Attributes:
         run: of a run that was waited for.
-        round: from the end of one run to the end of the next, whatever the program does between: recording, reading, its own work.
+        round: from the end of one run to the end of the next, whatever the program does between: recording, reading, its own work;
+            the mean of some in a row.
         counted: how many runs were timed.
     """
 
@@ -96,6 +103,7 @@ class Trial:
     native: Times = field(default_factory=Times)
     compiled: Times = field(default_factory=Times)
     elsewhere: bool = False  # the native time is what a frontend measured
+    tried: bool | None = None  # whether a frontend is timing native rounds just now; None before the first time
     _tier: str = "compiled"  # of the present block
     _blocks: int = 0  # native ones that are complete
     _warm: int = 0  # runs of the present block so far that do not count
@@ -103,6 +111,7 @@ class Trial:
     _steady: int = 0  # of these the latest, which were no faster than those before
     _began: float = 0.0  # when the present block did
     _ended: float | None = None  # when the latest run of the present block did
+    _ends: deque[float] = field(default_factory=deque)  # when the latest ones that count did, and the one before them
     _postponed: float | None = None  # since when measuring has waited
     _in_rounds: bool | None = None
 
@@ -156,12 +165,47 @@ class Trial:
             self._warm += 1
             return False
         times = self.native if tier == "native" else self.compiled
+        whole = self._round(before, now)
         self._timed += 1
         self._steady += 1
-        if times.add(seconds, now - before if before is not None else None, bool(self._in_rounds)):
+        if times.add(seconds, whole, bool(self._in_rounds)) or (self._in_rounds and whole is None):
             self._steady = 0
         if self._steady < _STEADY_RUNS and (self._timed < _BLOCK_RUNS or now - self._began < _BLOCK_SECONDS):
             return False
+        self._next_block()
+        return self._judge()
+
+    def _round(self, before: float | None, now: float) -> float | None:
+        """The mean round up to now, or None as long as there are too few."""
+        if before is None or not self._ends or self._ends[-1] != before:  # the first that counts, or others came between
+            self._ends.clear()
+            if before is None:
+                return None
+            self._ends.append(before)
+        self._ends.append(now)
+        while len(self._ends) > 2 and (len(self._ends) > _ROUNDS + 1 or now - self._ends[1] >= _ROUNDS_SECONDS):
+            self._ends.popleft()
+        rounds, seconds = len(self._ends) - 1, now - self._ends[0]
+        return seconds / rounds if rounds == _ROUNDS or seconds >= _ROUNDS_SECONDS else None
+
+    def try_natively(self) -> float | None:
+        """For how many seconds native rounds are to be run as they come, now that a block of them begins; None if they are not.
+
+        That is how they would run after a native verdict. Recorded first, they take longer.
+        """
+        begins = self.verdict is None and self._tier == "native" and not self._warm
+        if not begins or not self._in_rounds or self.tried or self.compiled.round == float("inf"):
+            return None
+        return min(max(_TRIED_SECONDS[0], _TRIED_ROUNDS * self.compiled.round), _TRIED_SECONDS[1])
+
+    def end_trying(self, seconds: float | None) -> bool:
+        """Take the shortest of those rounds as a block; without one the block is recorded. Returns whether that settled the matter."""
+        self.tried = False
+        if seconds is None or self._tier != "native":
+            return False
+        if self._blocks == 0:
+            self.native.round = seconds  # what recorded rounds took does not count
+        self.native.round = min(self.native.round, seconds)
         self._next_block()
         return self._judge()
 
@@ -289,6 +333,10 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
     if only_native:
         return _timed_native(live, sources, cause, trial, host_read)[0]
+    if trial is not None and trial.tried:
+        found = [seconds for source in sources if (seconds := source.tried()) is not None]
+        if trial.end_trying(found[0] if found and not compiling.busy() else None):
+            _remember(plan, trial)
     if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
         measured = plan.executable is not None and trial.verdict is None
         if measured:
@@ -326,6 +374,9 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
         if not in_rounds:
             backend.wait(outputs)
         _note(plan, measured, "compiled", time.perf_counter() - begin)
+        seconds = measured.try_natively()
+        if seconds is not None and not compiling.busy() and sum(map(bool, live)) == 1:
+            measured.tried = any(source.try_natively(seconds) for source, exprs in zip(sources, live, strict=True) if exprs)
     if host_read:
         events.host_read_at(cause, plan.read_site)
     events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
@@ -333,7 +384,12 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
 
 
 def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
-    if trial.note(tier, seconds) and plan.graph is not None and trial.verdict is not None:
+    if trial.note(tier, seconds):
+        _remember(plan, trial)
+
+
+def _remember(plan: Plan, trial: Trial) -> None:
+    if plan.graph is not None and trial.verdict is not None:
         compiling.remember_verdict(plan.graph, trial.verdict)
 
 

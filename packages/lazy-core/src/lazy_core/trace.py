@@ -52,6 +52,14 @@ class Source(Protocol):
         """The trace that is about to finish runs natively until more programs are there: the next such ones may run as they come."""
         ...
 
+    def try_natively(self, seconds: float) -> bool:
+        """The next traces like the one that is about to finish run as they come, and are timed, for so long; False if no source's do."""
+        ...
+
+    def tried(self) -> float | None:
+        """Of these the shortest round, from one's beginning to the next one's, in seconds; None if too few came."""
+        ...
+
     def compiled(self) -> None:
         """All that was being compiled in the background is there; called from any thread."""
         ...

@@ -63,6 +63,14 @@ class TensorFlowSource:
         """See `trace.Source.postponed`."""
         EXTENSION.postponed()
 
+    def try_natively(self, seconds: float) -> bool:
+        """See `trace.Source.try_natively`: what is recorded runs natively in much the same way."""
+        return False
+
+    def tried(self) -> float | None:
+        """See `trace.Source.tried`."""
+        return None
+
     def compiled(self) -> None:
         """See `trace.Source.compiled`."""
         EXTENSION.compiled()

@@ -6,8 +6,10 @@ natively.  Imports nothing of the package at the top.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
+import importlib.util
 import math
 import os
 import sys
@@ -15,6 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,14 +31,14 @@ _hurried = threading.Event()
 
 def _percent() -> float:
     try:
-        return float(os.environ.get("LAZY_LEARN_PERCENT", "20"))
+        return float(os.environ.get("LAZY_LEARN_PERCENT", "10"))
     except ValueError:  # core's settings say what is wrong with it, once they are read
-        return 20.0
+        return 10.0
 
 
 def delay() -> float:
     """For how many seconds a program runs natively before anything is imported for it: that must take a small part of its time."""
-    return 20 / _percent() if _percent() > 0 else math.inf
+    return 10 / _percent() if _percent() > 0 else math.inf
 
 
 class _Rests(MetaPathFinder):
@@ -97,6 +100,14 @@ def _keep_from_walking() -> None:
         gc.unfreeze()
 
 
+def _map_library() -> None:
+    """Map jaxlib's library (350 MB) before Python does: its import keeps the interpreter's lock for up to 0.1 s, a foreign call does not."""
+    spec = importlib.util.find_spec("jaxlib") if hasattr(os, "RTLD_NOW") else None  # finding a package imports nothing
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for library in Path(folder).glob("libjax_common.*"):
+            ctypes.CDLL(None).dlopen(os.fsencode(library), os.RTLD_NOW)
+
+
 def _import() -> None:
     usual, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(min(usual, 50e-6))  # see `lazy_core.background`, which cannot be imported before the rest
@@ -105,6 +116,7 @@ def _import() -> None:
     rests = _Rests(min(_percent() / 100, 1.0))
     sys.meta_path.insert(0, rests)
     try:
+        _map_library()
         from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
 
         mapping.load()

@@ -80,6 +80,14 @@ class TensorSource:
         """See `trace.Source.postponed`."""
         _native.postponed()
 
+    def try_natively(self, seconds: float) -> bool:
+        """See `trace.Source.try_natively`."""
+        return _native.try_natively(seconds)
+
+    def tried(self) -> float | None:
+        """See `trace.Source.tried`."""
+        return _native.tried()
+
     def compiled(self) -> None:
         """See `trace.Source.compiled`."""
         _native.compiled()

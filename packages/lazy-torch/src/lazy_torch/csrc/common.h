@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -146,6 +147,16 @@ struct Argument {
   std::vector<bool> present;  // of a list: which elements are items
 };
 struct Op;
+struct OpEntry;
+// A trace that for a while runs as it comes, to see how long a round takes that way: from one beginning to the next.
+struct Timed {
+  using Clock = std::chrono::steady_clock;
+  const OpEntry* first = nullptr;  // how it begins; only compared
+  uint64_t trace = 0;              // the latest one that began so
+  Clock::time_point since;         // the first one
+  std::deque<Clock::time_point> beginnings;  // the latest ones
+  double shortest = 0;             // the mean of some rounds in a row, in seconds; 0 before there are enough
+};
 // What a recorded operation gives for one key, and how to compute it natively.
 struct OpEntry final : Entry {
   Op* op = nullptr;
@@ -237,6 +248,7 @@ struct State {
   std::atomic<uint64_t> programs{1};   // how often all that was being compiled has come
   std::atomic<float> learn_seconds{kUsualLearnSeconds};  // that an operation's recording and compiling may take
   std::atomic<bool> direct{true};      // operations may run without boxing
+  Timed timed;                         // mutex held
   bool examine = false;                // this trace is recorded although it is known to run faster natively
   std::atomic<int> due{0};        // a barrier before the next recorded operation: 1 after an optimizer's step, 2 where the log is long
   uint64_t recorded = 0, misses = 0;

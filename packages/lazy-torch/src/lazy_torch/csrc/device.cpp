@@ -244,6 +244,25 @@ static PyObject* py_postponed(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_try_natively(PyObject*, PyObject* arg) {
+  const double seconds = PyFloat_AsDouble(arg);
+  if (PyErr_Occurred()) return nullptr;
+  auto& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (s.followed.empty()) Py_RETURN_FALSE;
+  postpone(std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds)));
+  s.timed = Timed{s.followed.front()};
+  Py_RETURN_TRUE;
+}
+
+static PyObject* py_tried(PyObject*, PyObject*) {
+  auto& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  const double shortest = std::exchange(s.timed, Timed()).shortest;
+  if (shortest > 0) return PyFloat_FromDouble(shortest);
+  Py_RETURN_NONE;
+}
+
 static PyObject* py_compiled(PyObject*, PyObject*) {
   state().programs++;
   Py_RETURN_NONE;
@@ -629,6 +648,8 @@ static PyMethodDef methods[] = {
     {"donatable", py_donatable, METH_NOARGS, "See lazy_core.trace.Source.donatable."},
     {"native", py_native, METH_NOARGS, "See lazy_core.trace.Source.native."},
     {"postponed", py_postponed, METH_NOARGS, "See lazy_core.trace.Source.postponed."},
+    {"try_natively", py_try_natively, METH_O, "See lazy_core.trace.Source.try_natively."},
+    {"tried", py_tried, METH_NOARGS, "See lazy_core.trace.Source.tried."},
     {"compiled", py_compiled, METH_NOARGS, "See lazy_core.trace.Source.compiled."},
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},

@@ -239,6 +239,25 @@ void postpone(std::chrono::milliseconds wait) {
   for (auto* e : s.followed) e->waits = s.programs.load(), e->wait_until = until;
 }
 
+// The first rounds do not count: what ran before, such as a pool of threads that still spins, disturbs them.
+constexpr std::chrono::milliseconds kSettlesFor{30};
+// See `_ROUNDS` in lazy_core.tiers, which compiled rounds are timed with.
+constexpr size_t kRounds = 8;
+constexpr std::chrono::milliseconds kRoundsTake{20};
+void note_round(Timed& timed) {
+  if (std::exchange(timed.trace, state().trace.load()) == state().trace.load()) return;  // an operation may be attempted more than once
+  const auto now = Timed::Clock::now();
+  auto& at = timed.beginnings;
+  if (timed.since == Timed::Clock::time_point()) timed.since = now;
+  if (now - timed.since < kSettlesFor) return;
+  at.push_back(now);
+  while (at.size() > 2 && (at.size() > kRounds + 1 || now - at[1] >= kRoundsTake)) at.pop_front();
+  const auto span = now - at.front();
+  if (at.size() <= kRounds && span < kRoundsTake) return;
+  const double seconds = std::chrono::duration<double>(span).count() / (at.size() - 1);
+  timed.shortest = timed.shortest > 0 ? std::min(timed.shortest, seconds) : seconds;
+}
+
 void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
   if (state().immediate.load(std::memory_order_relaxed) && b->born == state().trace) boundary(released);
 }

@@ -59,6 +59,8 @@ uint64_t signature(const Op& op, const IValue* arguments);
 uint64_t numbers(const Op& op, const IValue* arguments);
 // Traces that begin like this one run natively for so long.  Mutex held.
 void postpone(std::chrono::milliseconds wait);
+// A trace that is being timed begins.  Mutex held.
+void note_round(Timed& timed);
 // How often a trace that is worth recording has begun this way natively, and whether its last operation had other numbers at other times.
 int times_seen(uint64_t prefix);
 bool numbers_vary(uint64_t prefix);

@@ -313,6 +313,7 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (!plan(p, op, a, m)) return false;
   OpEntry& e = *p.entry;
   if (C10_UNLIKELY(e.unsupported)) return true;
+  if (C10_UNLIKELY(&e == state().timed.first)) note_round(state().timed);
   if (C10_UNLIKELY(e.immediate || (e.waits == state().programs.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < e.wait_until)) &&
       !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
     p.leave = true;
