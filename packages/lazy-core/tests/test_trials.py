@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import struct
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
-from lazy_core import compiling
+from lazy_core import background, compiling
 from lazy_core.tiers import DISPATCH_SECONDS, Trial
 
 
@@ -125,6 +129,81 @@ def test_a_long_trace_is_measured_in_a_few_runs() -> None:
     assert len(clock.ran) <= 8
 
 
+def test_a_round_that_ends_late_does_not_make_the_next_one_short() -> None:
+    """Kept from the processor in every other round, a program is found finished in the next: what counts is how long they take together."""
+    compiled_ends = [3.0e-3 if k % 2 else 0.7e-3 for k in range(1000)]
+    clock = Clock(trial(1.5e-3), 1.5e-3, 0.0)
+    for seconds in compiled_ends:
+        clock.seconds["compiled"] = seconds
+        clock.run()
+    assert clock.trial.verdict == "native"
+    assert clock.trial.compiled.round == pytest.approx(1.85e-3, rel=0.01)
+
+
+def test_native_rounds_are_timed_by_the_frontend_where_it_can() -> None:
+    """It runs them as they come for a while; the shortest one it found stands for a block, whatever recorded runs take."""
+    clock = Clock(trial(3e-3), 3e-3, 2e-3)
+    while clock.trial.try_natively() is None:
+        clock.run()
+    assert set(clock.ran) == {"compiled"}
+    assert 0.1 <= clock.trial.try_natively() <= 0.5  # type: ignore[operator]
+    clock.trial.tried = True
+    assert clock.trial.try_natively() is None  # it is being done
+    assert clock.trial.end_trying(1e-3)
+    assert (clock.trial.verdict, clock.trial.row().native_seconds) == ("native", 1e-3)
+
+
+def test_native_rounds_are_recorded_where_the_frontend_found_none() -> None:
+    clock = Clock(trial(3e-3), 3e-3, 2e-3)
+    while clock.trial.try_natively() is None:
+        clock.run()
+    clock.trial.tried = True
+    assert not clock.trial.end_trying(None)
+    assert clock.decided() == "compiled"
+    assert "native" in clock.ran
+
+
+def test_runs_that_are_waited_for_are_not_tried_as_rounds() -> None:
+    clock = Clock(trial(2e-3), 2e-3, 1e-3, between=5.0)
+    while clock.trial.verdict is None:
+        assert clock.trial.try_natively() is None
+        clock.run()
+
+
+def test_who_may_cost_less_steps_further_back() -> None:
+    """At a nice value of 15 a thread gets 3 to 4 % of a core that another one wants, at 7 a sixth (`man 7 sched`: a step is a fifth)."""
+    assert [background.nicer(percent) for percent in (0, 1, 10, 50, 100, 150, 10_000)] == [19, 19, 15, 7, 3, 0, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
+def test_a_thread_that_steps_back_keeps_its_policy_and_takes_short_turns() -> None:
+    found = []
+
+    def work() -> None:
+        before = _scheduling()
+        background.step_back(threading.get_native_id(), 15)
+        found.append((before, _scheduling()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    ((policy, nice, turn), after) = found[0]
+    assert after[:2] == (policy, min(19, nice + 15))
+    assert after[2] in (turn, background.SLICE_SECONDS)  # Linux before 6.12 takes no notice
+    assert _scheduling()[1] == nice  # of this thread
+
+
+def _scheduling() -> tuple[int, int, float]:
+    """The calling thread's policy, nice value, and turn in seconds where the system tells (0 elsewhere)."""
+    turn = 0.0
+    number = {"x86_64": 315, "aarch64": 275}.get(platform.machine())  # sched_getattr
+    if number is not None:
+        told = ctypes.create_string_buffer(56)
+        if ctypes.CDLL(None).syscall(number, 0, told, 56, 0) == 0:
+            turn = struct.unpack_from("=IIQiIQ", told)[5] / 1e9
+    return os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), turn
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux only")
 def test_threads_that_compile_step_back_and_threads_that_run_programs_do_not() -> None:
     script = """
@@ -133,6 +212,9 @@ def test_threads_that_compile_step_back_and_threads_that_run_programs_do_not() -
         backend.start_client()
         lowered = backend.compile_in_back()
         assert lowered >= 2, lowered
+        names = {t: background.name(t) for t in background.threads()}
+        runs = {t for t, name in names.items() if name == backend._RUNS}
+        assert runs and not runs & set(backend._back), names
         import jax, jax.numpy as jnp
         def nice():
             return {t: os.getpriority(os.PRIO_PROCESS, t) for t in background.threads()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -33,6 +35,22 @@ def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     yield "slow_to_import", gate
     gate.open.set()
     sys.modules.pop("slow_to_import", None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is mapped can be read on Linux only")
+def test_the_backends_library_is_mapped_before_it_is_imported():
+    script = """
+        import sys
+        import torch
+        from lazy_torch import awake
+        awake._map_library()
+        assert "libjax_common" in open("/proc/self/maps").read()
+        assert "jaxlib._jax" not in sys.modules
+        awake.finish()
+        assert torch.ones(3, device="lazy").sum().item() == 3
+        assert "jaxlib._jax" in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
 
 
 def test_a_thread_that_waits_for_a_module_is_seen(slow_module):

@@ -18,7 +18,8 @@ from torch import nn
 import lazy_core
 from lazy_core import compiling, tiers
 from lazy_core.allowance import allowance
-from lazy_torch import awake
+from lazy_torch import _native, awake
+from lazy_torch.source import SOURCE
 
 LAZY = "lazy"
 
@@ -101,6 +102,60 @@ def test_what_repeats_is_compiled_and_what_is_compiled_was_measured() -> None:
         for trial in decided:
             assert trial.native_runs > 0
             assert trial.reason
+
+
+def test_native_rounds_are_timed_as_they_run_when_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a while the step runs as it comes, and the shortest round that the extension tells is what a clock beside it says."""
+    tried: list[list[Any]] = []
+    begin, end = SOURCE.try_natively, SOURCE.tried
+
+    def now() -> list[Any]:
+        return [time.perf_counter(), _native.counters()["immediate_traces"]]
+
+    def try_natively(seconds: float) -> bool:
+        tried.append([seconds, *now()])
+        return begin(seconds)
+
+    def ended() -> float | None:
+        found = end()
+        tried[-1] += [*now(), found]
+        return found
+
+    monkeypatch.setattr(SOURCE, "try_natively", try_natively)
+    monkeypatch.setattr(SOURCE, "tried", ended)
+
+    def timed() -> list[list[Any]]:
+        return [t for t in tried if len(t) == 6 and t[5] is not None]
+
+    x, y = torch.randn(8, 12), torch.randint(0, 5, (8,))
+
+    def trained(device: str, seed: int, most: int) -> tuple[torch.Tensor, int]:
+        """The last loss, and after how many steps: until native rounds were timed, if that comes first."""
+        torch.manual_seed(seed)
+        layers = [nn.Linear(12, 389 + seed), nn.Tanh(), nn.Linear(389 + seed, 389 + seed), nn.Tanh(), nn.Linear(389 + seed, 5)]
+        model, here = nn.Sequential(*layers).to(device), (x.to(device), y.to(device))  # no other test's trace: that was judged
+        opt = torch.optim.SGD(model.parameters(), 0.01)
+        for step in range(1, most + 1):
+            opt.zero_grad()
+            loss = F.cross_entropy(model(here[0]), here[1])
+            loss.backward()
+            opt.step()
+            if step % 100 == 0 and device == LAZY and timed():
+                break
+        return loss.detach().cpu(), step
+
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        for seed in range(10):  # a trial compares no rounds where the machine was busy
+            mine, steps = trained(LAZY, seed, 6000)
+            torch.testing.assert_close(mine, trained("cpu", seed, steps)[0], rtol=1e-3, atol=1e-3)
+            if timed():
+                break
+    assert timed()
+    for seconds, began, traces, until, traces_then, shortest in timed():
+        assert 0.1 <= seconds <= 0.5
+        assert until - began >= 0.9 * seconds
+        mean = (until - began) / (traces_then - traces)
+        assert 0.1 * mean < shortest < 1.5 * mean
 
 
 def test_shapes_that_never_repeat_compile_nothing() -> None:

@@ -1,6 +1,7 @@
 """Working in the background without being felt: what threads that nobody waits for owe to the threads of the program.
 
-Owns: `polite`, for work that holds the interpreter's lock, and `threads` and `step_back`, for threads that are others' and do not hold it.
+Owns: `polite`, for work that holds the interpreter's lock, `few_collections`, for imports, `threads` and `step_back`, for threads that are
+others' and do not hold it.
 Imports nothing of the package.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import os
 import platform
@@ -46,6 +48,24 @@ def polite() -> Iterator[None]:
             _working -= 1
             if _working == 0:
                 sys.setswitchinterval(_usual)
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """While it lasts, Python does not walk all objects there are, nor soon after because of those that were made meanwhile.
+
+    For imports: they make hundreds of thousands of objects that stay, and each walk stops the program for 0.1 s or more.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        if gc.get_freeze_count() == 0:  # else the program keeps objects from the collector itself, and freeing them would undo that
+            gc.freeze()
+            gc.collect()  # sees no object, so that it costs nothing; the collector counts anew from here
+            gc.unfreeze()
 
 
 def usual_interval(seconds: float) -> None:

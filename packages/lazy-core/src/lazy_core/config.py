@@ -25,7 +25,7 @@ class Config:
         fast: whether compiled programs may round otherwise than the library whose calls they stand for, where that asks for exactness (see
             `sources.ValueSource`): multiply by a constant's reciprocal, take `(a + c) - c` for a (`LAZY_FAST`).
         compile_threads: how many background threads compile what repeats, in "auto" (`LAZY_COMPILE_THREADS`).
-        learn_percent: the share of the running time that recording for the first time what repeats may take, in "auto"
+        learn_percent: the share of the running time that learning what repeats may take, recording and compiling, in "auto"
             (`LAZY_LEARN_PERCENT`).
         cut_after: past this many recorded operations without a barrier the sequence is searched for a period, and cut at the boundary of
             the loop that it is (`LAZY_CUT_AFTER`).

@@ -1,7 +1,7 @@
 """jax, imported when something of it is first used: a program whose calls all run natively does without.
 
 Owns: `jax`, `lax`, `jnp`, the parts of jaxlib that the backend uses, `load` and `imported`. Whoever needs jax takes it from here, and uses
-nothing of it while a module is being imported.  May import `interrupts`.
+nothing of it while a module is being imported.  May import `interrupts` and `background`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import interrupts
+from . import background, interrupts
 
 if TYPE_CHECKING:
     import jax as jax
@@ -55,7 +55,8 @@ def _import() -> None:
     """Importing jax draws from NumPy's global stream, which is the user's."""
     before = np.random.get_state()
     try:
-        import_module("jax")
+        with background.few_collections():
+            import_module("jax")
     finally:
         np.random.set_state(before)
 

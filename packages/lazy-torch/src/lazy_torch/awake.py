@@ -7,7 +7,6 @@ natively.  Imports nothing of the package at the top.
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib
 import importlib.util
 import math
@@ -89,19 +88,8 @@ def finish() -> None:
     _thread.join()
 
 
-def _keep_from_walking() -> None:
-    """Have the collector count anew, so that the many objects that importing made are not the reason to walk all there are at once.
-
-    That would stop the program for a fifth of a second. A full collection that sees no object costs nothing; the next one sees all.
-    """
-    if gc.get_freeze_count() == 0:  # else the program keeps objects from the collector itself, and freeing them would undo that
-        gc.freeze()
-        gc.collect()
-        gc.unfreeze()
-
-
 def _map_library() -> None:
-    """Map jaxlib's library (350 MB) before Python does: its import keeps the interpreter's lock for up to 0.1 s, a foreign call does not."""
+    """Map jaxlib's library (350 MB) before Python does: importing it keeps the interpreter's lock for 0.1 s, a foreign call does not."""
     spec = importlib.util.find_spec("jaxlib") if hasattr(os, "RTLD_NOW") else None  # finding a package imports nothing
     for folder in (spec and spec.submodule_search_locations) or ():
         for library in Path(folder).glob("libjax_common.*"):
@@ -109,21 +97,20 @@ def _map_library() -> None:
 
 
 def _import() -> None:
-    usual, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, 50e-6))  # see `lazy_core.background`, which cannot be imported before the rest
-    # Importing makes hundreds of thousands of objects that stay, which makes Python walk all there are again and again, 0.1 s each time.
-    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
     rests = _Rests(min(_percent() / 100, 1.0))
     sys.meta_path.insert(0, rests)
     try:
         _map_library()
-        from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
+        from lazy_core import background
 
-        mapping.load()
+        with background.few_collections():
+            from . import mapping, tensor  # noqa: F401 (importing it is the purpose)
+
+            mapping.load()
     finally:
         sys.meta_path.remove(rests)
-        _keep_from_walking()
-        gc.set_threshold(*thresholds)
         from lazy_core import backend, background
 
         backend.start_client()
