@@ -6,6 +6,7 @@ the core.  Follows TensorFlow's `c_api_experimental.h` (TFE_RegisterCustomDevice
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from typing import Any
@@ -38,6 +39,10 @@ def register() -> None:
             callbacks.install(DEVICE)
             inspection.install()
             surroundings.install(DEVICE)
+            if _registered is None:
+                # Importing TensorFlow makes some hundred thousand objects. The collector would soon walk them all, because of what is
+                # recorded: 0.2 s, in the midst of an early step.
+                gc.collect()
             _registered = context
 
 
