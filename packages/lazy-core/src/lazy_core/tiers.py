@@ -334,9 +334,7 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     if only_native:
         return _timed_native(live, sources, cause, trial, host_read)[0]
     if trial is not None and trial.tried:
-        found = [seconds for source in sources if (seconds := source.tried()) is not None]
-        if trial.end_trying(found[0] if found and not compiling.busy() else None):
-            _remember(plan, trial)
+        _end_trying(plan, trial, sources)
     if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
         measured = plan.executable is not None and trial.verdict is None
         if measured:
@@ -374,9 +372,7 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
         if not in_rounds:
             backend.wait(outputs)
         _note(plan, measured, "compiled", time.perf_counter() - begin)
-        seconds = measured.try_natively()
-        if seconds is not None and not compiling.busy() and sum(map(bool, live)) == 1:
-            measured.tried = any(source.try_natively(seconds) for source, exprs in zip(sources, live, strict=True) if exprs)
+        _begin_trying(measured, live, sources)
     if host_read:
         events.host_read_at(cause, plan.read_site)
     events.executed(cause, plan.site, plan.operations, time.perf_counter() - begin)
@@ -385,6 +381,21 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
 
 def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
     if trial.note(tier, seconds):
+        _remember(plan, trial)
+
+
+def _begin_trying(trial: Trial, live: plans.Live, sources: Sequence[Source]) -> None:
+    """Have the frontend run native rounds as they come, if it is time for them and the trace is one frontend's."""
+    wanted = trial.try_natively()
+    concerned = [source for source, exprs in zip(sources, live, strict=True) if exprs]
+    if wanted is not None and len(concerned) == 1 and not compiling.busy():
+        trial.tried = concerned[0].try_natively(wanted)
+
+
+def _end_trying(plan: Plan, trial: Trial, sources: Sequence[Source]) -> None:
+    """The trace is recorded again: what did its native rounds take? What was compiled meanwhile has disturbed them."""
+    found = [shortest for source in sources if (shortest := source.tried()) is not None]
+    if trial.end_trying(found[0] if found and not compiling.busy() else None):
         _remember(plan, trial)
 
 
