@@ -10,11 +10,17 @@ import pytest
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
 os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
 
-from lazy_core import frontend
+from lazy_core import compiling, frontend
 from lazy_core.errors import LazyError
 
 # What a plain run covers; `--dtypes=all` is every dtype that an operation has samples for.
 SAMPLED_DTYPES = ("float32", "float64", "int32", "int64", "bool", "complex64")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_in_the_background():
+    """What other tests have left to be compiled would be counted here."""
+    assert compiling.wait(120)
 
 
 def pytest_addoption(parser):

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 import lazy_core
+from lazy_core import compiling
 
 # Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,6 +28,7 @@ def lazy() -> Iterator[None]:
     import lazy_tf
 
     lazy_core.barrier()
+    assert compiling.wait(120)  # what other tests left in the background would be counted
     lazy_core.reset_report()
     with lazy_tf.device():
         yield

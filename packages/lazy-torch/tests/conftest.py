@@ -14,6 +14,7 @@ import pytest
 
 import lazy_core
 import lazy_torch
+from lazy_core import compiling
 
 # Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,6 +25,7 @@ def fresh_report() -> Iterator[None]:
     """Counters count from zero, and nothing pending leaks into the next test."""
     assert lazy_torch.__version__
     lazy_core.barrier()
+    assert compiling.wait(120)  # what other tests left in the background would be counted
     lazy_core.reset_report()
     yield
     lazy_core.barrier()
