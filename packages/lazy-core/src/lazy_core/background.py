@@ -24,7 +24,7 @@ SWITCH_SECONDS = 50e-6
 # What a thread that has stepped back takes of a core that the program wants, as a part of what learning may cost the program: whoever
 # works on all cores at once waits for the slowest of them, so that 7 % of two cores made torch's training steps 8 to 10 % slower.
 SHARE = 1 / 3
-# For how long it keeps a core that the program wants: by default some 3 ms, for which an operation on all cores then waits.
+# For how long it keeps a core that the program wants: by default 1 to 3 ms, for which an operation on all cores then waits.
 SLICE_SECONDS = 100e-6
 
 _lock = threading.Lock()

@@ -384,11 +384,18 @@ def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
         _remember(plan, trial)
 
 
+_trying: Trial | None = None  # whose native rounds a frontend times, or timed last: those of one trial at a time
+
+
 def _begin_trying(trial: Trial, live: plans.Live, sources: Sequence[Source]) -> None:
     """Have the frontend run native rounds as they come, if it is time for them and the trace is one frontend's."""
+    global _trying
     wanted = trial.try_natively()
     concerned = [source for source, exprs in zip(sources, live, strict=True) if exprs]
     if wanted is not None and len(concerned) == 1 and not compiling.busy():
+        if _trying is not None:
+            _trying.tried = False  # what is found from here on is not its own
+        _trying = trial
         trial.tried = concerned[0].try_natively(wanted)
 
 
