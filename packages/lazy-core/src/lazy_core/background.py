@@ -1,7 +1,7 @@
 """Working in the background without being felt: what threads that nobody waits for owe to the threads of the program.
 
-Owns: `polite`, for work that holds the interpreter's lock, `few_collections`, for imports, `threads` and `step_back`, for threads that are
-others' and do not hold it.
+Owns: `polite`, for work that holds the interpreter's lock, `few_collections`, for work that makes many objects, `threads` and `step_back`,
+for threads that are others' and do not hold it.
 Imports nothing of the package.
 """
 
@@ -27,9 +27,14 @@ SHARE = 1 / 3
 # For how long it keeps a core that the program wants: by default 1 to 3 ms, for which an operation on all cores then waits.
 SLICE_SECONDS = 100e-6
 
+# So many collections of younger objects come before one of all.
+_NEVER = 1_000_000
+
 _lock = threading.Lock()
 _working = 0
 _usual = 0.0
+_sparing = 0
+_usual_third = 0
 
 
 @contextlib.contextmanager
@@ -52,20 +57,29 @@ def polite() -> Iterator[None]:
 
 @contextlib.contextmanager
 def few_collections() -> Iterator[None]:
-    """While it lasts, Python does not walk all objects there are, nor soon after because of those that were made meanwhile.
+    """While it lasts, in any thread, Python does not walk all objects there are, nor soon after because of those that were made meanwhile.
 
-    For imports: they make hundreds of thousands of objects that stay, and each walk stops the program for 0.1 s or more.
+    For importing and lowering: these make hundreds of thousands of objects that stay, and each walk stops the program for 0.1 to 0.5 s.
     """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
+    global _sparing, _usual_third
+    with _lock:
+        _sparing += 1
+        first, second, third = gc.get_threshold()
+        if _sparing == 1:
+            _usual_third = third
+            gc.set_threshold(first, second, _NEVER)
     try:
         yield
     finally:
-        gc.set_threshold(*thresholds)
-        if gc.get_freeze_count() == 0:  # else the program keeps objects from the collector itself, and freeing them would undo that
-            gc.freeze()
-            gc.collect()  # sees no object, so that it costs nothing; the collector counts anew from here
-            gc.unfreeze()
+        with _lock:
+            _sparing -= 1
+            first, second, third = gc.get_threshold()
+            if _sparing == 0 and third == _NEVER:  # else the program has chosen another one meanwhile
+                gc.set_threshold(first, second, _usual_third)
+            if gc.get_freeze_count() == 0:  # else the program keeps objects from the collector itself, and freeing them would undo that
+                gc.freeze()
+                gc.collect()  # sees no object, so that it costs nothing; the collector counts anew from here
+                gc.unfreeze()
 
 
 def usual_interval(seconds: float) -> None:
@@ -131,8 +145,11 @@ def _take_short_turns(thread: int, nice: int) -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _lock, _working
+    global _lock, _working, _sparing
     _lock = threading.Lock()
+    if _sparing:  # as below
+        gc.set_threshold(*gc.get_threshold()[:2], _usual_third)
+    _sparing = 0
     if _working:  # the thread that would restore it is gone
         sys.setswitchinterval(_usual)
     _working = 0

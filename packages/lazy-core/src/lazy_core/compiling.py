@@ -1,9 +1,10 @@
 """Compiling in the background, so that no new graph stalls the program that records it.
 
 Owns: the queue of plans whose program is wanted, and the threads that compile them; and the memory, on disk, of which tier a graph was
-found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation; XLA does not hold it, but takes
-processors: its threads get a lower priority. Both count as learning as far as the program feels it, and the next job waits until so much
-is allowed. May import `programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`, `background`.
+found to run faster on. Tracing and lowering hold the interpreter's lock, some 0.1 ms an operation, and rest in between; XLA does not
+hold it, but takes processors: its threads get a lower priority. Both count as learning as far as the program feels it, and the next job
+waits until so much is allowed. May import `programs`, `plans`, `cache`, `disk`, `lowering`, `backend`, `events`, `trace`, `allowance`,
+`background`, `pacing`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import backend, background, events, lowering, programs, trace
+from . import backend, background, events, lowering, pacing, programs, trace
 from .allowance import allowance
 from .cache import Plan
 from .config import config
@@ -112,7 +113,7 @@ def _work() -> None:
             _busy += 1
         begin = time.perf_counter(), time.thread_time(), backend.compiled_for()
         try:
-            with background.polite():
+            with background.polite(), pacing.paced(config.learn_percent, _hurried):
                 job()
         finally:
             wall, ours, xlas = time.perf_counter() - begin[0], time.thread_time() - begin[1], backend.compiled_for() - begin[2]
@@ -124,6 +125,10 @@ def _work() -> None:
             if not _wanted and not _busy:
                 for source in trace.current().sources:
                     source.compiled()
+
+
+def _hurried() -> bool:
+    return _awaited > 0 or _stopping
 
 
 def _compile(plan: Plan, cause: str) -> None:

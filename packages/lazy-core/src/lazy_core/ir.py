@@ -30,9 +30,10 @@ _expr_ids = itertools.count(1)
 
 
 class Operation(Protocol):
-    """What a node needs of its operation: a name, a function of arrays, and how it writes (see `ops.registry.Op`)."""
+    """What a node needs of its operation: its name, family, function of arrays, and how it writes (see `ops.registry.Op`)."""
 
     name: str
+    family: str
     fn: Callable[..., Any]
     in_place: Any
 

@@ -2,7 +2,7 @@
 
 Owns: linearising a graph from its outputs, its structural key, running the operations' own functions in order, and where
 writes put their results.
-May import `ir`, `shape`, `errors`, `trace`, `config`.
+May import `ir`, `shape`, `errors`, `trace`, `config`, `deferred`, `pacing`, `rolling`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import trace
+import numpy as np
+
+from . import pacing, rolling, trace
 from .config import config
+from .deferred import jnp, lax
 from .errors import ExecutionError, LazyError
 from .ir import Const, Expr, Leaf, Node, ScalarLeaf, post_order
 from .ops import registry
@@ -190,43 +193,136 @@ def gives_exact(live: Sequence[Sequence[Expr]], sources: Sequence[trace.Source])
     return any([bool(exprs) and trace.asks_exactness(source) for exprs, source in zip(live, sources, strict=True)])
 
 
-def function_of(graph: Graph) -> Callable[..., tuple[Any, ...]]:
-    """A function from leaf arrays and packed scalar vectors to the outputs, to be traced by the backend."""
+def function_of(graph: Graph, rolled: bool = True) -> Callable[..., tuple[Any, ...]]:
+    """A function from leaf arrays and packed scalar vectors to the outputs, to be traced by the backend.
+
+    Args:
+        graph: what to compute.
+        rolled: whether the loops in it are run as loops (see `rolling`).
+    """
     in_place = _writes_in_place(graph)
+    steps = rolling.roll(graph.nodes, graph.outputs) if rolled else graph.nodes
 
     def lazy_trace(*arguments: Any) -> tuple[Any, ...]:
-        env: dict[int, Any] = {id(leaf): a for leaf, a in zip(graph.leaves, arguments, strict=False)}
+        env = _Arrays({id(leaf): a for leaf, a in zip(graph.leaves, arguments, strict=False)})
         packed = iter(arguments[len(graph.leaves) :])
         for group in graph.scalars:
             if group:
                 vector = next(packed)
-                env.update({id(s): vector[i] for i, s in enumerate(group)})
+                for i, s in enumerate(group):
+                    env[s] = vector[i]
         written: dict[Hashable, Any] = {}  # by base and attributes, the latest write to the same places
         with trace.current().forbid_barrier("while a trace is being lowered"):
-            for node in graph.nodes:
-                operands = [_operand(env, e) for e in node.inputs]
-                if id(node) in in_place:
-                    place = node.attrs, node.inputs[0], *node.inputs[2:]
+            for step in steps:
+                if isinstance(step, rolling.Loop):
+                    _run(step, env)
+                    continue
+                operands = [env[e] for e in step.inputs]
+                if id(step) in in_place:
+                    place = step.attrs, step.inputs[0], *step.inputs[2:]
                     operands[0] = written.get(place, operands[0])
-                    results = _apply(node, operands, node.op.in_place.write)
+                    results = _apply(step, operands, step.op.in_place.write)
                     written[place] = results[0]
-                    if node.inputs[1].node is not None and node.op.in_place.read is not None:
+                    if step.inputs[1].node is not None and step.op.in_place.read is not None:
                         # Whoever reads the update later finds it in its place, rather than computing it again.
-                        env[id(node.inputs[1])] = node.op.in_place.read(results[0], **node.attrs.kwargs)
+                        env[step.inputs[1]] = step.op.in_place.read(results[0], **step.attrs.kwargs)
                 else:
-                    results = _apply(node, operands, node.op.fn)
-                for expr, result in zip(node.outputs, results, strict=True):
-                    env[id(expr)] = result
-        return tuple([_operand(env, e) for e in graph.outputs])
+                    results = _apply(step, operands, step.op.fn)
+                for expr, result in zip(step.outputs, results, strict=True):
+                    env[expr] = result
+        return tuple([env[e] for e in graph.outputs])
 
     return lazy_trace
 
 
-def _operand(env: dict[int, Any], expr: Expr) -> Any:
-    found = env.get(id(expr))
-    if found is None and isinstance(expr, Const):
-        return expr.value
-    return found
+class _Arrays:
+    """The arrays of expressions while a graph is lowered: by themselves, or as rows of what a loop has stacked."""
+
+    def __init__(self, found: dict[int, Any]) -> None:
+        self._found = found
+        self._rows: dict[int, tuple[Any, int]] = {}
+
+    def __getitem__(self, expr: Expr) -> Any:
+        found = self._found.get(id(expr))
+        if found is not None:
+            return found
+        if isinstance(expr, Const):
+            return expr.value
+        stack, k = self._rows[id(expr)]
+        found = self._found[id(expr)] = lax.index_in_dim(stack, k, keepdims=False)
+        return found
+
+    def __setitem__(self, expr: Expr, array: Any) -> None:
+        self._found[id(expr)] = array
+
+    def set_rows(self, exprs: Sequence[Expr], stack: Any) -> None:
+        """These expressions are the rows of an array."""
+        self._rows.update({id(expr): (stack, k) for k, expr in enumerate(exprs)})
+
+    def stack(self, exprs: Sequence[Expr]) -> Any:
+        """An array with these expressions' as its rows; rows of another one are taken from it in few pieces."""
+        if all([isinstance(e, Const) for e in exprs]):
+            return np.stack([e.value for e in exprs if isinstance(e, Const)])
+        pieces, k = [], 0
+        while k < len(exprs):
+            stack, row = self._rows.get(id(exprs[k]), (None, 0))
+            if stack is None:
+                pieces.append(jnp.expand_dims(_exactly(self[exprs[k]], exprs[k]), 0))
+                k += 1
+                continue
+            following = [self._rows.get(id(e), (None, 0)) for e in exprs[k:]]
+            up = _run_of(following, stack, row, 1)
+            down = _run_of(following, stack, row, -1)
+            low = row if up >= down else row - down + 1
+            piece = lax.slice_in_dim(stack, low, low + max(up, down))
+            pieces.append(piece if up >= down else lax.rev(piece, (0,)))
+            k += max(up, down)
+        return pieces[0] if len(pieces) == 1 else lax.concatenate(pieces, 0)
+
+
+def _run_of(rows: Sequence[tuple[Any, int]], stack: Any, first: int, step: int) -> int:
+    """How many rows of a stack follow one another in steps of one, up or down."""
+    return next((k for k, (of, row) in enumerate(rows) if of is not stack or row != first + k * step), len(rows))
+
+
+def _exactly(array: Any, expr: Expr) -> Any:
+    """The array with its expression's dtype, and no weaker one, as a loop wants what it carries."""
+    return lax.convert_element_type(array, expr.shape.dtype)
+
+
+def _run(loop: rolling.Loop, env: _Arrays) -> None:
+    """Run a loop: the operations of its first round, once for each round."""
+    body = loop.rounds[0]
+    starts = [_exactly(env[c.start], c.start) for c in loop.carries]
+    starts += [jnp.zeros(s.dims, s.dtype) for s in [body[by].outputs[index].shape for by, index in loop.last]]
+
+    def one_round(carried: Sequence[Any], varying: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        made: list[Sequence[Any]] = []
+
+        def array(operand: rolling.Operand) -> Any:
+            match operand:
+                case rolling.Made(by, index):
+                    return made[by][index]
+                case rolling.Carried(position):
+                    return carried[position]
+                case rolling.Varying(position):
+                    return varying[position]
+                case rolling.Fixed(expr):
+                    return env[expr]
+
+        def result(by: int, index: int) -> Any:
+            return _exactly(made[by][index], body[by].outputs[index])
+
+        for node, operands in zip(body, loop.operands, strict=True):
+            made.append(_apply(node, [array(o) for o in operands], node.op.fn))
+        following = [carried[c.behind] if c.made_by is None else result(*c.made_by) for c in loop.carries]
+        return following + [result(*made_by) for made_by in loop.last], [result(*made_by) for made_by in loop.stacked]
+
+    ends, stacks = lax.scan(one_round, starts, [env.stack(exprs) for exprs in loop.varying], length=len(loop.rounds))
+    for (by, index), end in zip(loop.last, ends[len(loop.carries) :], strict=True):
+        env[loop.rounds[-1][by].outputs[index]] = end
+    for (by, index), stack in zip(loop.stacked, stacks, strict=True):
+        env.set_rows([one[by].outputs[index] for one in loop.rounds], stack)
 
 
 def _apply(node: Node, operands: list[Any], function: Callable[..., Any]) -> Sequence[Any]:
@@ -239,4 +335,4 @@ def _apply(node: Node, operands: list[Any], function: Callable[..., Any]) -> Seq
         raise ExecutionError(
             f"lowering {node.op.name}({shapes}) {node.attrs} failed: {type(error).__name__}: {error}; recorded at {node.site}"
         ) from error
-    return result if isinstance(result, (tuple, list)) else (result,)
+    return pacing.pause(result if isinstance(result, (tuple, list)) else (result,))

@@ -1,7 +1,7 @@
 """Finding the program of a graph: in memory, on disk, or by compiling it.
 
 Owns: the order of the levels, the choice of what to donate, and the causes of compiles.  May import `cache`, `disk`,
-`causes`, `lowering`, `backend`, `events`.
+`causes`, `lowering`, `backend`, `background`, `events`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from . import backend, causes, dump, events, lowering, progress
+from . import backend, background, causes, dump, events, lowering, progress
 from .cache import cache
 from .config import config, watch
 from .disk import disk
@@ -102,7 +102,8 @@ def _load_or_compile(graph: lowering.Graph, donated: tuple[int, ...], cause: str
             causes.remember(graph)
             return executable
     begin = time.perf_counter()
-    program = backend.lower(lowering.function_of(graph), graph.argument_shapes, donated, graph.exact)
+    with background.few_collections() if unhurried else contextlib.nullcontext():
+        program = backend.lower(lowering.function_of(graph), graph.argument_shapes, donated, graph.exact)
     executable = cache.programs.get(program.text)
     if executable is not None:
         events.count("canonical_hits")
