@@ -10,11 +10,12 @@ import subprocess
 import sys
 import textwrap
 import threading
+from typing import ClassVar
 
 import pytest
 
-from lazy_core import background, compiling
-from lazy_core.tiers import DISPATCH_SECONDS, Trial
+from lazy_core import background, compiling, tiers
+from lazy_core.trials import DISPATCH_SECONDS, Trial
 
 
 class Clock:
@@ -161,6 +162,27 @@ def test_native_rounds_are_recorded_where_the_frontend_found_none() -> None:
     assert not clock.trial.end_trying(None)
     assert clock.decided() == "compiled"
     assert "native" in clock.ran
+
+
+def test_of_two_traces_only_the_latest_takes_the_rounds_that_a_frontend_times() -> None:
+    """Else one would be judged by what the other's rounds took."""
+
+    class Frontend:
+        asked: ClassVar[list[float]] = []
+
+        def try_natively(self, seconds: float) -> bool:
+            self.asked.append(seconds)
+            return True
+
+    clocks = [Clock(trial(2e-3), 2e-3, 1e-3) for _ in range(2)]
+    for clock in clocks:
+        while clock.trial.try_natively() is None:
+            clock.run()
+        tiers._begin_trying(clock.trial, [[object()]], [Frontend()])  # type: ignore[list-item]
+    first, second = (clock.trial for clock in clocks)
+    assert len(Frontend.asked) == 2
+    assert not first.tried
+    assert second.tried
 
 
 def test_runs_that_are_waited_for_are_not_tried_as_rounds() -> None:

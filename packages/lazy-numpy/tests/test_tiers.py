@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import lazy_core
 import lazy_numpy
-from lazy_core import allowance, compiling, scripts, tiers, watching
+from lazy_core import allowance, compiling, scripts, tiers, trials, watching
 from lazy_numpy import elements
 from lazy_numpy.proxy import module
 from lazy_numpy.recording import mode
@@ -26,7 +26,7 @@ LAZY = module()
 @pytest.fixture
 def auto(monkeypatch):
     """The tier "auto", with nothing learned, and learning as dear as it may be; measuring takes a few runs of each tier."""
-    monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
+    monkeypatch.setattr(trials, "_WARM_SECONDS", 0.0)
     mode._scripts = scripts.Scripts()
     mode._known_sites.clear()
     mode._doubts.clear()

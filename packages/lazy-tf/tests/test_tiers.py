@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import lazy_core
 import lazy_tf
-from lazy_core import compiling, tiers
+from lazy_core import compiling, tiers, trials
 from lazy_core.allowance import allowance
 from lazy_tf.tensor import EXTENSION
 
@@ -31,7 +31,7 @@ needs_extension = pytest.mark.skipif(EXTENSION is None, reason="without the exte
 @pytest.fixture(autouse=True)
 def short_trials(monkeypatch):
     """Measuring takes a few runs of each tier, however short they are."""
-    monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
+    monkeypatch.setattr(trials, "_WARM_SECONDS", 0.0)
 
 
 @pytest.fixture(params=["auto", "native", "compiled"])

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import lazy_core
-from lazy_core import compiling, tiers
+from lazy_core import compiling, tiers, trials
 from lazy_core.allowance import allowance
 from lazy_torch import _native, awake
 from lazy_torch.source import SOURCE
@@ -28,7 +28,7 @@ LAZY = "lazy"
 def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recording can begin at once, and measuring takes a few runs of each tier, however short they are."""
     awake.finish()
-    monkeypatch.setattr(tiers, "_WARM_SECONDS", 0.0)
+    monkeypatch.setattr(trials, "_WARM_SECONDS", 0.0)
 
 
 @pytest.fixture(params=["auto", "native", "compiled"])
