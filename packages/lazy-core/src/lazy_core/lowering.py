@@ -318,7 +318,9 @@ def _run(loop: rolling.Loop, env: _Arrays) -> None:
         following = [carried[c.behind] if c.made_by is None else result(*c.made_by) for c in loop.carries]
         return following + [result(*made_by) for made_by in loop.last], [result(*made_by) for made_by in loop.stacked]
 
-    ends, stacks = lax.scan(one_round, starts, [env.stack(exprs) for exprs in loop.varying], length=len(loop.rounds))
+    varying = [env.stack(exprs) for exprs in loop.varying]
+    # What a round looks back on several rounds for would be copied from place to place; after so many rounds it is in its place again.
+    ends, stacks = lax.scan(one_round, starts, varying, length=len(loop.rounds), unroll=loop.deepest)
     for (by, index), end in zip(loop.last, ends[len(loop.carries) :], strict=True):
         env[loop.rounds[-1][by].outputs[index]] = end
     for (by, index), stack in zip(loop.stacked, stacks, strict=True):

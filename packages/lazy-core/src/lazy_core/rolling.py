@@ -96,6 +96,7 @@ class Loop:
         varying: for each operand that differs, its expressions, one a round.
         stacked: operations of the body and their outputs of which several rounds' values are read after the loop.
         last: those of which only the last round's value is.
+        deepest: how many rounds back a round looks at most; 1 where it looks at none.
     """
 
     rounds: tuple[tuple[Node, ...], ...]
@@ -104,6 +105,7 @@ class Loop:
     varying: tuple[tuple[Expr, ...], ...]
     stacked: tuple[tuple[int, int], ...]
     last: tuple[tuple[int, int], ...]
+    deepest: int
 
 
 def roll(nodes: Sequence[Node], outputs: Sequence[Expr]) -> list[Node | Loop]:
@@ -239,7 +241,7 @@ class _Search:
 
         operands = tuple([tuple([operand(of, slot) for slot in range(len(node.inputs))]) for of, node in enumerate(rounds[0])])
         stacked, last = self._read_later(rounds, first + count * period)
-        return Loop(rounds, operands, tuple(carries), tuple(varying.values()), stacked, last)
+        return Loop(rounds, operands, tuple(carries), tuple(varying.values()), stacked, last, _deepest(regular))
 
     def _read_later(self, rounds: Sequence[Sequence[Node]], end: int) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
         """What is read from `end` on: of several rounds, and of the last one only."""
@@ -253,6 +255,11 @@ class _Search:
         return tuple(stacked), tuple(last)
 
 
+def _deepest(relations: list[_Relation]) -> int:
+    """How many rounds back a round looks at most."""
+    return max([back for how, back, _, _ in relations if how == "back"], default=1)
+
+
 def _alike(relations: list[list[_Relation]]) -> tuple[int, int]:
     """The longest stretch of rounds that are connected alike, as a half-open range; the first may find what no round made."""
     best = (0, 0)
@@ -261,8 +268,7 @@ def _alike(relations: list[list[_Relation]]) -> tuple[int, int]:
         regular, high = relations[low], low + 1
         while high < len(relations) and relations[high] == regular:
             high += 1
-        deep = max([back for how, back, _, _ in regular if how == "back"], default=0)
-        if deep <= _DEEPEST:
+        if _deepest(regular) <= _DEEPEST:
             begin = low
             while begin > 0 and _begins(relations, regular, begin - 1, low):
                 begin -= 1
