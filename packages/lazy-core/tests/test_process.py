@@ -503,3 +503,23 @@ def test_importing_jax_draws_no_numbers_from_the_users_streams():
         """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "True\n"
+
+
+def test_numbers_drawn_while_another_thread_imports_jax_are_never_repeated():
+    """The stream goes on as without it: lazy-torch imports jax in the background, beside a program that may shuffle its data."""
+    text = """
+        import sys, threading
+        import numpy as np
+        from lazy_core import deferred
+        usual = np.random.rand
+        np.random.seed(7)
+        thread = threading.Thread(target=deferred.load)
+        thread.start()
+        drawn = []
+        while thread.is_alive():
+            drawn.append(np.random.rand())
+        drawn += np.random.rand(3).tolist()
+        print("jax" in sys.modules, len(drawn) > 10, drawn == np.random.RandomState(7).rand(len(drawn)).tolist(), np.random.rand is usual)
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "True True True True\n"

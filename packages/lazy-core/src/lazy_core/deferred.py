@@ -6,7 +6,10 @@ nothing of it while a module is being imported.  May import `interrupts` and `ba
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +55,28 @@ def load() -> None:
 
 
 def _import() -> None:
-    """Importing jax draws from NumPy's global stream, which is the user's."""
-    before = np.random.get_state()
+    with _own_stream(), background.few_collections():
+        import_module("jax")
+
+
+@contextlib.contextmanager
+def _own_stream() -> Iterator[None]:
+    """In this block `numpy.random.rand` draws from another stream, in this thread.
+
+    Importing jax calls it, for waiting times of its cluster client. The global stream is the program's: its other threads may draw from it
+    meanwhile, so that putting back afterwards what was there before would repeat their numbers.
+    """
+    usual, ours, stream = np.random.rand, threading.get_ident(), np.random.RandomState(0)
+
+    def rand(*dims: int) -> Any:
+        return (stream.rand if threading.get_ident() == ours else usual)(*dims)
+
+    np.random.rand = rand
     try:
-        with background.few_collections():
-            import_module("jax")
+        yield
     finally:
-        np.random.set_state(before)
+        if np.random.rand is rand:
+            np.random.rand = usual
 
 
 def imported() -> bool:
