@@ -523,3 +523,71 @@ def test_numbers_drawn_while_another_thread_imports_jax_are_never_repeated():
         """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "True True True True\n"
+
+
+def test_jax_is_imported_in_the_background_without_a_pause():
+    """What is begun says when it is there; the thread that asked goes on meanwhile, never kept for long."""
+    text = """
+        import sys, time
+        from lazy_core import deferred
+        longest, asked, before = 0.0, 0, time.perf_counter()
+        while not deferred.begin(50):
+            now = time.perf_counter()
+            longest, before, asked = max(longest, now - before), now, asked + 1
+        import jax
+        print(deferred.imported(), hasattr(jax, "jit"), asked > 1000, longest)
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    *found, longest = done.stdout.split()
+    assert found == ["True", "True", "True"]
+    assert float(longest) < 0.2  # importing it at once takes 0.6 to 1 s
+
+
+@pytest.mark.parametrize("how", ["load", "attribute", "fork"])
+def test_who_needs_jax_while_it_is_imported_in_the_background_gets_all_of_it(how):
+    """Also a child that is forked meanwhile: it would wait for ever for a thread that it does not have."""
+    text = f"""
+        import os, sys, time
+        from lazy_core import deferred
+        assert not deferred.begin(1)
+        while "jax" not in sys.modules:
+            time.sleep(0.001)
+        assert not deferred.imported()
+        how, begin = {how!r}, time.perf_counter()
+        if how == "load":
+            deferred.load()
+        elif how == "attribute":
+            deferred.jax.jit
+        elif os.fork() == 0:
+            import jax
+            os._exit(0 if hasattr(jax, "jit") else 3)
+        else:
+            assert os.wait()[1] == 0
+        print(deferred.imported(), hasattr(sys.modules["jax"], "jit"), time.perf_counter() - begin)
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=True)
+    *found, seconds = done.stdout.split()
+    assert found == ["True", "True"]
+    assert float(seconds) < 20  # at a hundredth of the time it would take a minute and more
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.2, 0.5])
+def test_a_process_may_end_while_jax_is_imported_in_the_background(after):
+    """It ends at once, and well: what is half imported is left."""
+    text = f"""
+        import time
+        from lazy_core import deferred
+        deferred.begin(50)
+        time.sleep({after})
+        end = time.perf_counter()
+        import atexit
+        from lazy_core import importing
+        atexit.unregister(importing._end)
+        def last():
+            importing._end()
+            print(time.perf_counter() - end)
+        atexit.register(last)
+        """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert float(done.stdout) < 0.5

@@ -163,6 +163,26 @@ def test_layers_with_weights_of_their_own_stay_unrolled():
         assert len(check([x], leaf)) == loops
 
 
+def test_what_would_take_much_more_memory_stays_unrolled(monkeypatch):
+    """Many rounds of which few are read, and inputs that lie somewhere already."""
+    (w, x, *inputs), leaf = leaves_of([*arrays(2, SIZE, SIZE), *arrays(20, SIZE, SIZE, seed=1)])
+    kept = []
+    for _ in range(20):
+        x = apply(ops.tanh, apply(ops.matmul, x, w))
+        kept.append(x)
+    outputs = [kept[3], kept[9], x]
+    assert len(check(outputs, leaf)) == 1
+    monkeypatch.setattr(rolling, "_LITTLE_BYTES", 0)
+    assert check(outputs, leaf) == []
+    assert len(check(kept[5:], leaf)) == 1
+    for one in inputs:
+        x = apply(ops.sin, apply(ops.tanh, apply(ops.add, apply(ops.matmul, x, w), one)))
+    monkeypatch.setattr(rolling, "_MOST_MOVED_BYTES", 20 * SIZE * SIZE * 4)
+    assert len(check([x], leaf)) == 2
+    monkeypatch.setattr(rolling, "_MOST_MOVED_BYTES", 20 * SIZE * SIZE * 4 - 1)
+    assert len(check([x], leaf)) == 1
+
+
 def test_writes_are_not_repeated():
     """Whether one takes its base's memory depends on who else reads that, which differs between rounds."""
     (x,), leaf = leaves_of(arrays(1, 6, SIZE))
@@ -268,6 +288,7 @@ def test_every_operation_gives_the_same_in_a_loop(family, monkeypatch):
     """Its operands are rows there, also where they were constants: an operation that looks at its operands' kind must not mind."""
     monkeypatch.setattr(rolling, "FEWEST_SAVED", 1)
     monkeypatch.setattr(rolling, "_MOST_MOVED", 1e9)
+    monkeypatch.setattr(rolling, "_MOST_KEPT", 1e9)
     monkeypatch.setattr(rolling, "_FUSED_FAMILIES", frozenset())
     monkeypatch.setattr(rolling, "_FUSED", frozenset())
     todo = []

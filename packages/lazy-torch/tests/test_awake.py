@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lazy_core import importing
 from lazy_torch import awake
 
 
@@ -42,8 +43,9 @@ def test_the_backends_library_is_mapped_before_it_is_imported():
     script = """
         import sys
         import torch
-        from lazy_torch import awake
-        awake._map_library()
+        from lazy_core import importing
+from lazy_torch import awake
+        awake._tools().map_library()
         assert "libjax_common" in open("/proc/self/maps").read()
         assert "jaxlib._jax" not in sys.modules
         awake.finish()
@@ -58,7 +60,7 @@ def test_a_thread_that_waits_for_a_module_is_seen(slow_module):
     seen = []
 
     def imports():
-        rests = awake._Rests(0.2)
+        rests = importing.Rests(0.2, threading.Event())
         seen.append(rests._awaited)
         importlib.import_module(name)
 
@@ -80,22 +82,16 @@ def test_it_rests_until_its_share_of_the_time_is_small_enough():
     spent = []
 
     def works():
-        rests = awake._Rests(0.25)
+        rests = importing.Rests(0.25, threading.Event())
         begin, had = time.perf_counter(), time.thread_time()
         while time.thread_time() - had < 0.05:
             pass
         rests.find_spec("anything", None, None)
         spent.append((time.thread_time() - had) / (time.perf_counter() - begin))
 
-    hurried = awake._hurried.is_set()
-    awake._hurried.clear()
-    try:
-        thread = threading.Thread(target=works)
-        thread.start()
-        thread.join(60)
-    finally:
-        if hurried:
-            awake._hurried.set()
+    thread = threading.Thread(target=works)
+    thread.start()
+    thread.join(60)
     assert spent[0] <= 0.3
 
 

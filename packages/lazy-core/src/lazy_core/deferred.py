@@ -1,12 +1,13 @@
 """jax, imported when something of it is first used: a program whose calls all run natively does without.
 
-Owns: `jax`, `lax`, `jnp`, the parts of jaxlib that the backend uses, `load` and `imported`. Whoever needs jax takes it from here, and uses
-nothing of it while a module is being imported.  May import `interrupts` and `background`.
+Owns: `jax`, `lax`, `jnp`, the parts of jaxlib that the backend uses, `load`, `begin` and `imported`. Whoever needs jax takes it from here,
+and uses nothing of it while a module is being imported.  May import `interrupts`, `importing` and `background`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import background, interrupts
+from . import background, importing, interrupts
 
 if TYPE_CHECKING:
     import jax as jax
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from jaxlib import version as jaxlib_version
     from jaxlib import xla_client as xla_client
 
-__all__ = ["imported", "jax", "jaxlib_version", "jnp", "lapack", "lax", "load", "xla_bridge", "xla_client"]
+__all__ = ["begin", "imported", "jax", "jaxlib_version", "jnp", "lapack", "lax", "load", "xla_bridge", "xla_client"]
 
 
 class _Module:
@@ -46,12 +47,51 @@ class _Module:
         return f"<module {self._name}, imported when it is used>"
 
 
+_lock = threading.Lock()
+_thread: threading.Thread | None = None
+_hurried = threading.Event()
+
+
+def begin(percent: float) -> bool:
+    """Have jax imported in the background, with so much of the time at most; returns whether it has been."""
+    global _thread
+    with _lock:
+        if _thread is None:
+            if imported():
+                return True
+            _thread = importing.start(lambda: _import_in_back(percent), "lazy-import")
+        return not _thread.is_alive()
+
+
 def load() -> None:
     """Import jax, for whoever is about to time what uses it; an interrupt waits until that is done, for half of jax would be of no use."""
-    if "jax" in sys.modules:
+    if imported():
         return
     with interrupts.held():
+        _finish()
         _import()
+
+
+def _finish() -> None:
+    """Wait for what was begun in the background, which goes on without rests."""
+    if _thread is not None and _thread is not threading.current_thread() and _thread.is_alive():
+        _hurried.set()
+        _thread.join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish)  # the child would find modules that nobody imports on
+
+
+def _import_in_back(percent: float) -> None:
+    rests = importing.Rests(min(percent / 100, 1.0), _hurried)
+    with background.polite():
+        sys.meta_path.insert(0, rests)
+        try:
+            importing.map_library()
+            _import()
+        finally:
+            sys.meta_path.remove(rests)
 
 
 def _import() -> None:
@@ -80,8 +120,8 @@ def _own_stream() -> Iterator[None]:
 
 
 def imported() -> bool:
-    """Whether anybody in this process has imported jax."""
-    return "jax" in sys.modules
+    """Whether anybody in this process has imported jax; not while that is going on in the background."""
+    return "jax" in sys.modules and (_thread is None or not _thread.is_alive())
 
 
 if not TYPE_CHECKING:

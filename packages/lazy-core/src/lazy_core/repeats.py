@@ -22,7 +22,7 @@ from typing import Any
 from . import deferred, tiers, trace, values
 from .allowance import allowance
 from .barrier import flush
-from .config import watch
+from .config import config, watch
 from .ir import Attrs, Expr
 from .scripts import LONGEST_SCRIPT, NEW, OFTEN_ENOUGH, OPEN, WAITING, Script, place_of
 from .watching import MOST_DOUBTS, SHORTEST_SECONDS, SURE, TRACE_CALLS, TRACE_SECONDS, Watching
@@ -37,6 +37,8 @@ OTHER_CALLS = 3
 # What recording one call for the first time takes, roughly, and what compiling it takes a background thread, by half.
 LEARN_SECONDS = 150e-6
 COMPILE_SECONDS = 2e-3
+# Importing jax may take so many times what learning may of the time, once, for nothing is learned before it is there.
+IMPORT_SHARE = 5
 # While a script is not to be deferred, its rounds go unwatched for so many seconds at a time: until its program may be there, or for long.
 WAITING_SECONDS = 2e-3
 CLOSED_SECONDS = 20e-3
@@ -239,6 +241,7 @@ class Repeats(Watching):
             and script.seconds >= SHORTEST_SECONDS
             and len(script.calls) <= LONGEST_SCRIPT
             and allowance.permits((LEARN_SECONDS + COMPILE_SECONDS) * len(script.calls))
+            and deferred.begin(IMPORT_SHARE * config.learn_percent)  # until jax is there everything goes on natively
         )
 
     def _follow(self) -> None:

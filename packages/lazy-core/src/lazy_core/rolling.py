@@ -28,8 +28,12 @@ _PHASES = 4
 # What leaves so little of a graph is not searched in another order.
 _ENOUGH = 8
 # Bringing together what differs from round to round may move so many bytes for each that the rounds make: a layer's weights would be copied
-# at every step.
+# at every step. And so many in all: they take memory besides.
 _MOST_MOVED = 0.5
+_MOST_MOVED_BYTES = 32 << 20
+# What is read after the loop is kept of all rounds: of so many times as many as are read, at most, unless that is little.
+_MOST_KEPT = 2
+_LITTLE_BYTES = 1 << 20
 # Operations that XLA fuses over many rounds, whose values then never leave the registers: 60 rounds of z * z + c on 100,000 elements take
 # 2.8 ms unrolled and 6.3 ms in a loop. A body of nothing else stays unrolled; it is compiled quickly besides.
 _FUSED_FAMILIES = frozenset(("arithmetic", "binary", "compare", "elementwise_unary"))
@@ -120,14 +124,33 @@ def roll(nodes: Sequence[Node], outputs: Sequence[Expr]) -> list[Node | Loop]:
     """
     if len(nodes) < FEWEST_SAVED:
         return list(nodes)
-    found = list(_Search(nodes, outputs).between(0, len(nodes)))
+    found = _search(nodes, outputs)
     ordered = any([node.op.in_place is not None for node in nodes])  # the order of writes is `lowering`'s
     if len(found) > len(nodes) // _ENOUGH and not ordered:
         recorded = sorted(nodes, key=lambda node: node.outputs[0].id)
-        other = list(_Search(recorded, outputs).between(0, len(nodes)))
+        other = _search(recorded, outputs)
         if len(other) < len(found):
             return other
     return found
+
+
+def _search(nodes: Sequence[Node], outputs: Sequence[Expr]) -> list[Node | Loop]:
+    """The operations in this order with the loops among them, but for those whose operands would take too much memory."""
+    steps: list[Node | Loop] = []
+    rows: set[int] = set()  # what loops before have stacked need not be brought together
+    for step in _Search(nodes, outputs).between(0, len(nodes)):
+        if isinstance(step, Loop):
+            if sum([e.shape.nbytes for e in _brought(step) if id(e) not in rows]) > _MOST_MOVED_BYTES:
+                steps.extend([node for one in step.rounds for node in one])
+                continue
+            rows.update([id(one[by].outputs[index]) for one in step.rounds for by, index in step.stacked])
+        steps.append(step)
+    return steps
+
+
+def _brought(loop: Loop) -> list[Expr]:
+    """What differs from round to round but for constants, which are part of the program."""
+    return [e for exprs in loop.varying for e in exprs if not isinstance(e, Const)]
 
 
 # How an operand is related to the round that has it: "in" the round, "back" in an earlier one, or "out"side of all; then how many rounds
@@ -193,7 +216,7 @@ class _Search:
                 continue
             loop = self._build(first + low * period, period, relations[low:high])
             cost = low - high, len(loop.carries)
-            if _worthwhile(loop) and (best is None or cost < best[0]):
+            if self._worthwhile(loop) and (best is None or cost < best[0]):
                 best = cost, first + low * period, loop
         return None if best is None else best[1:]
 
@@ -243,6 +266,16 @@ class _Search:
         stacked, last = self._read_later(rounds, first + count * period)
         return Loop(rounds, operands, tuple(carries), tuple(varying.values()), stacked, last, _deepest(regular))
 
+    def _worthwhile(self, loop: Loop) -> bool:
+        """Whether bringing together what differs moves little compared with what the rounds make, and little is kept unread."""
+        made = sum([e.shape.nbytes for one in loop.rounds for node in one for e in node.outputs])
+        if sum([e.shape.nbytes for e in _brought(loop)]) > _MOST_MOVED * made:
+            return False
+        end = self._position[id(loop.rounds[-1][-1])] + 1
+        kept = [one[by].outputs[index] for one in loop.rounds for by, index in loop.stacked]
+        read = sum([e.shape.nbytes for e in kept if self._last_read.get(id(e), -1) >= end])
+        return sum([e.shape.nbytes for e in kept]) <= max(_LITTLE_BYTES, _MOST_KEPT * read)
+
     def _read_later(self, rounds: Sequence[Sequence[Node]], end: int) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
         """What is read from `end` on: of several rounds, and of the last one only."""
         stacked: list[tuple[int, int]] = []
@@ -288,10 +321,3 @@ def _begins(relations: list[list[_Relation]], regular: list[_Relation], begin: i
                 if not early or how == "in" or (how == "back" and k - back >= begin):
                     return False
     return True
-
-
-def _worthwhile(loop: Loop) -> bool:
-    """Whether bringing together what differs from round to round moves few bytes compared with what the rounds make."""
-    made = sum([e.shape.nbytes for one in loop.rounds for node in one for e in node.outputs])
-    moved = sum([e.shape.nbytes for exprs in loop.varying for e in exprs if not isinstance(e, Const)])
-    return moved <= _MOST_MOVED * made
