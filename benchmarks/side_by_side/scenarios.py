@@ -64,7 +64,7 @@ class Run:
             self.read(tiny.step(tiny.place(model.batch(model.batch_size, seed))))
 
     def progress(self) -> Hashable:
-        """Changes when a lazy peer compiles something or decides on a tier; None while it compiles or imports what that takes.
+        """Changes when a lazy peer compiles something, measures or decides on a tier; None while it compiles or imports what that takes.
 
         Others do nothing in the background.
         """
@@ -77,7 +77,10 @@ class Run:
         from lazy_core import compiling
 
         report = lazy_core.report()
-        return (report.counters["compiles"], *(row.tier for row in report.traces)) if compiling.wait(timeout=0) else None
+        if not compiling.wait(timeout=0):
+            return None
+        measured = (row.compiled_runs for row in report.traces if row.tier == "undecided")
+        return (report.counters["compiles"], *(row.tier for row in report.traces), *measured)
 
     def lazy_report(self) -> Found:
         """The counters of a lazy peer, and which tier runs its latest traces, and why; empty for others."""
@@ -164,8 +167,9 @@ def _train(name: str) -> Callable[[Run], Found]:
         batch = training.place(model.batch(model.batch_size, 1))
         losses = [r.read(training.step(batch)) for _ in model.losses]
         error = loss_error(model, losses)
-        r.warm_up(lambda: r.read(training.step(batch)))
-        found = r.measured(measure.block_of(lambda: training.step(batch), r.read))
+        block = measure.block_of(lambda: training.step(batch), r.read)
+        r.warm_up(block)
+        found = r.measured(block)
         return {"step": found, "losses": losses, "loss_error": error, "losses_right": error <= model.tolerance}
 
     return run

@@ -122,7 +122,7 @@ def _work() -> None:
             with _changed:
                 _busy -= 1
                 _changed.notify_all()
-            if not _wanted and not _busy:
+            if not _busy and not (_wanted and allowance.permits()):  # what waits for its turn does not keep others from being used
                 for source in trace.current().sources:
                     source.compiled()
 

@@ -23,8 +23,10 @@ FEWEST_SAVED = 32
 _LONGEST_BODY = 1_000
 # ... and a round may use what so many rounds before it made, at most: a step in time looks back one or two.
 _DEEPEST = 4
-# Where a round begins is chosen among so many places.
+# Where a round begins is chosen among so many places, ...
 _PHASES = 4
+# ... and so many repetitions are looked into before a part of a graph is left as it is.
+_MOST_TRIED = 8
 # What leaves so little of a graph is not searched in another order.
 _ENOUGH = 8
 # Bringing together what differs from round to round may move so many bytes for each that the rounds make: a layer's weights would be copied
@@ -138,7 +140,7 @@ def _search(nodes: Sequence[Node], outputs: Sequence[Expr]) -> list[Node | Loop]
     """The operations in this order with the loops among them, but for those whose operands would take too much memory."""
     steps: list[Node | Loop] = []
     rows: set[int] = set()  # what loops before have stacked need not be brought together
-    for step in _Search(nodes, outputs).between(0, len(nodes)):
+    for step in _Search(nodes, outputs).steps():
         if isinstance(step, Loop):
             if sum([e.shape.nbytes for e in _brought(step) if id(e) not in rows]) > _MOST_MOVED_BYTES:
                 steps.extend([node for one in step.rounds for node in one])
@@ -167,6 +169,8 @@ class _Search:
         self._last_read = {id(expr): k for k, node in enumerate(nodes) for expr in node.inputs}
         self._last_read.update({id(expr): len(nodes) for expr in outputs})
         self._position = {id(node): k for k, node in enumerate(nodes)}
+        unfused = [node.op.family not in _FUSED_FAMILIES and node.op.name not in _FUSED for node in nodes]
+        self._unfused = np.concatenate([[0], np.cumsum(unfused)])  # how many there are before each place
         kinds: dict[object, int] = {}
         self._kinds = np.array([kinds.setdefault(self._kind(k, node), len(kinds)) for k, node in enumerate(nodes)])
 
@@ -174,19 +178,36 @@ class _Search:
     def _kind(k: int, node: Node) -> object:
         if node.op.in_place is not None:
             return k  # where a write goes depends on who reads what it writes to: no two are alike
-        return node.op.name, id(node.op), id(node.attrs), tuple([e.shape for e in node.inputs])
+        return id(node.op), id(node.attrs), tuple([e.shape for e in node.inputs])
 
-    def between(self, begin: int, end: int) -> Iterator[Node | Loop]:
-        """What is in a part of the sequence: its best loop, and what is before and after that."""
-        for _, start, period, size in self._repeats(begin, end):
-            found = self._loop(start, period, size)
-            if found is not None:
+    def steps(self) -> Iterator[Node | Loop]:
+        """The operations in order, and loops instead of those that are in one."""
+        pending: list[Loop | tuple[int, int]] = [(0, len(self._nodes))]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, Loop):
+                yield part
+                continue
+            begin, end = part
+            found = self._best(begin, end)
+            if found is None:
+                yield from self._nodes[begin:end]
+            else:
                 first, loop = found
-                yield from self.between(begin, first)
-                yield loop
-                yield from self.between(first + len(loop.rounds) * period, end)
-                return
-        yield from self._nodes[begin:end]
+                pending += [(first + len(loop.rounds) * len(loop.rounds[0]), end), loop, (begin, first)]
+
+    def _best(self, begin: int, end: int) -> tuple[int, Loop] | None:
+        """The best loop in a part of the sequence, and where it begins."""
+        tried: list[tuple[int, int, int]] = []
+        for _, start, period, size in self._repeats(begin, end):
+            # What does not hold for a body does not for twice that body either, mostly.
+            if any([period % p == 0 and first <= start and start + size <= first + length for first, p, length in tried]):
+                continue
+            found = self._loop(start, period, size)
+            tried.append((start, period, size))
+            if found is not None or len(tried) == _MOST_TRIED:
+                return found
+        return None
 
     def _repeats(self, begin: int, end: int) -> list[tuple[int, int, int, int]]:
         """Where a part of the sequence repeats itself, the best first: (operations saved, start, period, length)."""
@@ -196,17 +217,16 @@ class _Search:
             if np.count_nonzero(equal) < (FEWEST_ROUNDS - 1) * period:
                 continue
             edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(np.int8)))
-            for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            for start, stop in zip((edges[::2] + begin).tolist(), (edges[1::2] + begin).tolist(), strict=True):
                 size = stop - start + period
                 saved = (size // period - 1) * period
-                if size >= FEWEST_ROUNDS * period and saved >= FEWEST_SAVED:
-                    found.append((saved, begin + start, period, size))
+                fused = self._unfused[start + period] == self._unfused[start]
+                if size >= FEWEST_ROUNDS * period and saved >= FEWEST_SAVED and not fused:
+                    found.append((saved, start, period, size))
         return sorted(found, key=lambda f: (-f[0], f[2], f[1]))
 
     def _loop(self, start: int, period: int, size: int) -> tuple[int, Loop] | None:
         """The loop in a stretch that repeats itself, and where it begins, or None if its rounds are not connected alike."""
-        if all([node.op.family in _FUSED_FAMILIES or node.op.name in _FUSED for node in self._nodes[start : start + period]]):
-            return None
         best: tuple[tuple[int, int], int, Loop] | None = None
         for first in range(start, start + min(size % period + 1, period, _PHASES)):
             count = (start + size - first) // period

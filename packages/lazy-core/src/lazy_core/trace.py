@@ -61,7 +61,7 @@ class Source(Protocol):
         ...
 
     def compiled(self) -> None:
-        """All that was being compiled in the background is there; called from any thread."""
+        """What was being compiled in the background is there, and nothing is just now; called from any thread."""
         ...
 
     def scalars(self) -> tuple[list[float], list[int], list[complex]]:
