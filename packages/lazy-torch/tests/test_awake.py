@@ -43,8 +43,7 @@ def test_the_backends_library_is_mapped_before_it_is_imported():
     script = """
         import sys
         import torch
-        from lazy_core import importing
-from lazy_torch import awake
+        from lazy_torch import awake
         awake._tools().map_library()
         assert "libjax_common" in open("/proc/self/maps").read()
         assert "jaxlib._jax" not in sys.modules
