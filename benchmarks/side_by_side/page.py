@@ -13,8 +13,8 @@ _HEAD = """\
 
 # Benchmarks
 
-The same programs on the lazy frontends, on the eager libraries under them, and compiled by hand. Every figure on this page comes from one
-run on one machine, so ratios say more than times; on another machine `nox -s bench` makes the table anew.
+The same programs on the lazy frontends, on the eager libraries under them, and compiled by hand. All figures of a row come from
+one run on one machine, so ratios say more than times; on another machine `nox -s bench` makes the table anew.
 """
 
 _METHOD = """\
@@ -25,8 +25,9 @@ _METHOD = """\
   those. Single events (a first result, a sequence of steps) are medians over processes.
 - The disk cache of the lazy system starts empty in each process. The lazy programs are the eager ones with the device's name changed: no
   barrier, no hint.
-- A training step is timed in blocks that end with a read of the loss, after a warm-up by such blocks that lasts until nothing is compiled
-  or measured any more, or two minutes. What compiling costs meanwhile is in the rows about first results, sequences and stalls.
+- A training step is timed in blocks that end with a read of the loss, after a warm-up by such blocks that lasts until nothing has been
+  compiled or measured for ten seconds, or two minutes. What compiling costs meanwhile is in the rows about first results, sequences and
+  stalls.
 - The longest step is that of a sequence but for its first, which is a first result. A stall is one that takes 100 ms more than eager's.
 - Before each measurement a process waits until other processes leave the machine alone; turns that they disturbed are left out.
 - `jax.jit` is jax as one would write it by hand, with donated state, and a scan for the LSTM. `TF jit_compile` is the same TensorFlow code

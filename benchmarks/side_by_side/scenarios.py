@@ -94,7 +94,8 @@ class Run:
 
     def warm_up(self, run: Callable[[], Any]) -> None:
         """Call `run` until what it needs is compiled and caches are warm."""
-        measure.warm_up(run, self.progress, 0.0 if self.quick else self.seconds)
+        quiet = max(self.seconds, _LEARNS_SECONDS) if self.peer.lazy else self.seconds
+        measure.warm_up(run, self.progress, 0.0 if self.quick else quiet)
 
     def timed(self, call: Callable[[], Any], parts: int = 1) -> Found:
         """How long a call takes, measured in turn with the other peers; divided by `parts`."""
@@ -103,6 +104,11 @@ class Run:
     def measured(self, once: Callable[[], float]) -> Found:
         """What `once` measures, again and again in turn with the other peers."""
         return measure.summary(self.clock.in_turns(lambda seconds: measure.repeated(once, seconds), self.seconds))
+
+
+# A lazy peer that has nothing to compile or to measure for so long has learned what there is: between importing what that takes and
+# recording a long step whole, a portion at a time, some seconds pass.
+_LEARNS_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
