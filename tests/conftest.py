@@ -10,11 +10,17 @@ import pytest
 os.environ.setdefault("LAZY_CACHE_DIR", "off")
 os.environ.setdefault("LAZY_TIER", "compiled")  # tests of tiers choose theirs
 
-from lazy_core import compiling, frontend
+from lazy_core import compiling, deferred, frontend
 from lazy_core.errors import LazyError
 
 # What a plain run covers; `--dtypes=all` is every dtype that an operation has samples for.
 SAMPLED_DTYPES = ("float32", "float64", "int32", "int64", "bool", "complex64")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jax_is_imported():
+    """In a program that happens in the background, and until then nothing is learned; tests of that start processes of their own."""
+    deferred.load()
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,18 @@ import contextlib
 import pytest
 
 import lazy_core
+from lazy_core import deferred
 from lazy_numpy import extension
 from lazy_numpy.recording import mode, settings
 
 # Whoever starts the tests in the background may have interrupts ignored, which processes inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jax_is_imported():
+    """In a program that happens in the background, and until then nothing is learned; tests of that start processes of their own."""
+    deferred.load()
 
 
 @contextlib.contextmanager

@@ -33,6 +33,9 @@ _WORTH = 0.95
 # A block of native rounds that the frontend runs as they come lasts for so many compiled ones, within these bounds in seconds.
 _TRIED_ROUNDS = 25
 _TRIED_SECONDS = (0.1, 0.5)
+# Such a round takes at least this part of a recorded one. If it takes less, it is not the same that was timed: of several traces that begin
+# alike and come in turns (a step whose loss is read, four whose is not), the frontend takes each for a round.
+_ALIKE = 0.6
 # While something else is being compiled measuring waits, but not longer than so many seconds.
 _MOST_POSTPONED_SECONDS = 10.0
 # A program that lets this many times a run's own time pass between two runs does other things meanwhile.
@@ -100,6 +103,7 @@ class Trial:
     _ends: deque[float] = field(default_factory=deque)  # when the latest ones that count did, and the one before them
     _postponed: float | None = None  # since when measuring has waited
     _in_rounds: bool | None = None
+    _triable: bool = True  # whether the rounds that a frontend times are this trace's
 
     def row(self) -> TraceRow:
         """This trial as a report shows it."""
@@ -177,10 +181,10 @@ class Trial:
     def try_natively(self) -> float | None:
         """For how many seconds native rounds are to be run as they come, now that a block of them begins; None if they are not.
 
-        That is how they would run after a native verdict. Recorded first, they take longer.
+        That is how they would run after a native verdict. Recorded first, as those of the first block, they take longer.
         """
-        begins = self.verdict is None and self._tier == "native" and not self._warm
-        if not begins or not self._in_rounds or self.tried or self.compiled.round == float("inf"):
+        begins = self.verdict is None and self._tier == "native" and not self._warm and self._blocks > 0
+        if not begins or not self._in_rounds or self.tried or not self._triable or self.compiled.round == float("inf"):
             return None
         return min(max(_TRIED_SECONDS[0], _TRIED_ROUNDS * self.compiled.round), _TRIED_SECONDS[1])
 
@@ -189,9 +193,11 @@ class Trial:
         self.tried = False
         if seconds is None or self._tier != "native":
             return False
-        if self._blocks == 0:
-            self.native.round = seconds  # what recorded rounds took does not count
-        self.native.round = min(self.native.round, seconds)
+        recorded = self.native.round
+        if seconds < _ALIKE * recorded < float("inf"):
+            self._triable = False
+            return False
+        self.native.round = min(recorded, seconds)
         self._next_block()
         return self._judge()
 
