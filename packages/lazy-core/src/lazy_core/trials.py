@@ -25,6 +25,8 @@ _BLOCK_RUNS, _BLOCK_SECONDS = 2, 0.5
 # A round is the mean of so many in a row, or of as many as take so many seconds. One alone says little: a thread that is kept from the
 # processor after it has handed a program over ends one round late, and finds the program finished in the next, which is then too short.
 _ROUNDS, _ROUNDS_SECONDS = 8, 0.02
+# Compiled rounds that are so many times longer than native ones are doubted.
+_ODD = 3.0
 # A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
 _CLEAR = 1.5
 _MOST_BLOCKS = 3
@@ -216,9 +218,17 @@ class Trial:
         if not self._blocks:
             return False
         native, compiled = self._charged()
+        if self._in_rounds and compiled > _ODD * native:
+            self._compare_runs()
+            return False
         if self._blocks >= _MOST_BLOCKS or max(native, compiled) > _CLEAR * min(native, compiled):
             self.decide_by_times()
         return self.verdict is not None
+
+    def _compare_runs(self) -> None:
+        """Measure again, runs that are waited for: what came between two runs of this trace were others, and not in both tiers alike."""
+        self.native, self.compiled, self._in_rounds, self._triable = Times(), Times(), False, False
+        self._tier, self._blocks = "compiled", 0
 
     def _charged(self) -> tuple[float, float]:
         """The times compared, the compiled one with what handing over costs, where rounds do not include that."""
