@@ -44,7 +44,7 @@ _FUSED = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Carry:
     """What goes from one round to the next.
 
@@ -257,20 +257,18 @@ class _Search:
         count, regular = len(relations), relations[-1]
         rounds = tuple([tuple(self._nodes[first + k * period : first + (k + 1) * period]) for k in range(count)])
         carries: list[Carry] = []
-        varying: dict[tuple[int, ...], tuple[Expr, ...]] = {}
-        places = iter(enumerate(regular))
+        varying: dict[tuple[Expr, ...], int] = {}  # and the position of each
+        found = iter(regular)
 
         def carry(made_by: tuple[int, int], starts: list[Expr]) -> int:
             """The position of what was made as many rounds ago as there are starts: the earliest round's is the first."""
             new = Carry(starts[0], made_by) if len(starts) == 1 else Carry(starts[0], None, carry(made_by, starts[1:]))
-            for k, old in enumerate(carries):
-                if (old.start, old.made_by, old.behind) == (new.start, new.made_by, new.behind):
-                    return k
-            carries.append(new)
-            return len(carries) - 1
+            if new not in carries:
+                carries.append(new)
+            return carries.index(new)
 
         def operand(of: int, slot: int) -> Operand:
-            _, (how, back, by, index) = next(places)
+            how, back, by, index = next(found)
             if how == "in":
                 return Made(by, index)
             exprs = tuple([one[of].inputs[slot] for one in rounds])
@@ -278,13 +276,11 @@ class _Search:
                 return Carried(carry((by, index), list(exprs[:back])))
             if all([e is exprs[0] for e in exprs]):
                 return Fixed(exprs[0])
-            key = tuple([id(e) for e in exprs])
-            varying.setdefault(key, exprs)
-            return Varying(list(varying).index(key))
+            return Varying(varying.setdefault(exprs, len(varying)))
 
         operands = tuple([tuple([operand(of, slot) for slot in range(len(node.inputs))]) for of, node in enumerate(rounds[0])])
         stacked, last = self._read_later(rounds, first + count * period)
-        return Loop(rounds, operands, tuple(carries), tuple(varying.values()), stacked, last, _deepest(regular))
+        return Loop(rounds, operands, tuple(carries), tuple(varying), stacked, last, _deepest(regular))
 
     def _worthwhile(self, loop: Loop) -> bool:
         """Whether bringing together what differs moves little compared with what the rounds make, and little is kept unread."""
