@@ -235,7 +235,9 @@ def test_a_branch_that_is_taken_now_and_then_keeps_values_right(auto):
 def test_a_slower_program_is_not_used(auto, monkeypatch):
     """A trace whose program measures slower goes back to NumPy, and is hardly ever recorded from then on: to be measured again."""
     note = tiers.Trial.note
-    monkeypatch.setattr(tiers.Trial, "note", lambda self, tier, seconds: note(self, tier, seconds * (1000 if tier == "compiled" else 1)))
+    monkeypatch.setattr(
+        tiers.Trial, "note", lambda self, tier, seconds, **more: note(self, tier, seconds * (1000 if tier == "compiled" else 1), **more)
+    )
     known = tiers.trials()
     for _ in range(4):
         on_both(lambda np_: heat(np_, 60, 500))
@@ -264,7 +266,9 @@ def relax(np_, rounds):
 def test_what_does_not_pay_between_reads_is_soon_left_to_numpy(auto, monkeypatch):
     """Rounds that are followed in vain, or whose program is slower, are not begun again and again."""
     note = tiers.Trial.note
-    monkeypatch.setattr(tiers.Trial, "note", lambda self, tier, seconds: note(self, tier, seconds * (1000 if tier == "compiled" else 1)))
+    monkeypatch.setattr(
+        tiers.Trial, "note", lambda self, tier, seconds, **more: note(self, tier, seconds * (1000 if tier == "compiled" else 1), **more)
+    )
     for _ in range(12):
         on_both(lambda np_: relax(np_, 60))
         compiling.wait()

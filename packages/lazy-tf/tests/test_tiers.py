@@ -424,3 +424,41 @@ def test_no_early_step_walks_what_importing_made():
         """
     )
     assert out == "[]\n"
+
+
+@needs_extension
+def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_like_it_runs_natively(monkeypatch):
+    x, w = tf.constant(X), tf.constant(W)
+
+    def trace(rounds):
+        y = x
+        for _ in range(rounds):
+            y = tf.tanh(y @ w) + 0.5
+        return float(tf.reduce_sum(y))
+
+    def note(trial, *_args, **_more):
+        trial.decide("compiled" if trial.operations > 40 else "native", "the test says so")
+        return False
+
+    def turns(count):
+        for _ in range(count):
+            for rounds in (30, 30, 30, 10):
+                trace(rounds)
+
+    monkeypatch.setattr(trials.Trial, "note", note)
+    known = tiers.trials()
+
+    def found():
+        return {t.verdict: t for t in tiers.trials() if t.verdict and not any(t is k for k in known)}
+
+    with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        for _ in range(100):
+            turns(1)
+            if len(found()) == 2:
+                break
+            compiling.wait(60)
+        assert set(found()) == {"compiled", "native"}
+        turns(20)
+        before = found()["compiled"].compiled_runs
+        turns(20)
+        assert found()["compiled"].compiled_runs - before >= 55

@@ -158,6 +158,93 @@ def test_native_rounds_are_timed_as_they_run_when_nothing_is_recorded(monkeypatc
         assert 0.1 * mean < shortest < 1.5 * mean
 
 
+@pytest.mark.parametrize(("other", "found"), [("none", True), ("shorter", False), ("unlike", False)])
+def test_rounds_are_timed_only_from_one_trace_to_the_next_that_is_like_it(other: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace that begins alike and has fewer operations, and one that comes between, are no rounds of the one that is timed."""
+    x = torch.randn(64, 300).to(LAZY)
+    w = (torch.randn(300, 300) / 20).to(LAZY)
+
+    def trace(rounds: int) -> float:
+        y = x
+        for _ in range(rounds):
+            y = (y @ w).tanh()
+        return y.sum().item()
+
+    def step() -> None:
+        trace(6)
+        if other == "shorter":
+            trace(2)
+        elif other == "unlike":
+            w.sum().item()
+
+    begun: list[bool] = []
+    finish = SOURCE.finish
+
+    def begin(arrays: list[Any], epoch: int) -> None:
+        if not any(begun):
+            begun.append(SOURCE.try_natively(0.3))  # False where nothing of the trace was recorded
+        finish(arrays, epoch)
+
+    monkeypatch.setattr(SOURCE, "finish", begin)
+    monkeypatch.setattr(trials.Trial, "try_natively", lambda self: None)  # the test does
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        for _ in range(5000):
+            trace(6)
+            if any(begun):
+                break
+        assert any(begun)
+        until = time.perf_counter() + 0.3
+        while time.perf_counter() < until:
+            step()
+        shortest = SOURCE.tried()
+    assert (shortest is not None) == found
+
+
+def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_like_it_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a step whose loss is read now and then; and if the native one is what comes often, it runs as it comes."""
+    x = torch.randn(64, 310).to(LAZY)
+    w = (torch.randn(310, 310) / 20).to(LAZY)
+
+    def trace(rounds: int) -> None:
+        y = x
+        for _ in range(rounds):
+            y = (y @ w).tanh()
+        y.sum().item()
+
+    def note(trial: trials.Trial, *_: Any, **__: Any) -> bool:
+        trial.decide("compiled" if trial.operations > 10 else "native", "the test says so")
+        return False
+
+    monkeypatch.setattr(trials.Trial, "note", note)
+    known = tiers.trials()
+
+    def found() -> dict[str, trials.Trial]:
+        return {t.verdict: t for t in tiers.trials() if t.verdict and not any(t is k for k in known)}
+
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        for _ in range(400):
+            for rounds in (7, 7, 7, 2):
+                trace(rounds)
+            if len(found()) == 2:
+                break
+            compiling.wait(60)
+        assert set(found()) == {"compiled", "native"}
+        for _ in range(20):  # the native one may take a round until that is known
+            for rounds in (7, 7, 7, 2):
+                trace(rounds)
+        before = found()["compiled"].compiled_runs
+        for _ in range(20):
+            for rounds in (7, 7, 7, 2):
+                trace(rounds)
+        assert found()["compiled"].compiled_runs - before >= 55
+        for _ in range(100):
+            trace(2)
+        at_once = _native.counters()["immediate_traces"]
+        for _ in range(20):
+            trace(2)
+        assert _native.counters()["immediate_traces"] - at_once >= 19
+
+
 def test_shapes_that_never_repeat_compile_nothing() -> None:
     w = torch.randn(6, 6).to(LAZY)
     assert compiling.wait(60)  # what other tests have left in the background would be counted here

@@ -33,6 +33,7 @@ _sighted: OrderedDict[plans.Live, tuple[float, int]] = OrderedDict()
 _forgotten = 0
 _expected: float | None = None
 _latest: Plan | None = None
+_runs = 0  # how many recorded traces have run
 
 
 def expect(seconds: float) -> None:
@@ -71,10 +72,11 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     Raises:
         ExecutionError: running it failed.
     """
-    global _expected, _latest
+    global _expected, _latest, _runs
     events.count("barriers")
     only_native = forced or in_force() == "native"
     expected, _expected, _latest = _expected, None, None
+    _runs += 1
     plan = cache.plans.get(live)
     if plan is None:
         before, runs = _sighted.pop(live, (expected, 2 if expected is not None else 0))
@@ -97,11 +99,12 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
         _end_trying(plan, trial, sources)
     if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
         measured = plan.executable is not None and trial.verdict is None
+        alone = measured and _alone(trial, sources)
         if measured:
-            trial.in_rounds(time.perf_counter())
+            trial.in_rounds(time.perf_counter(), alone)
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
         if measured:
-            _note(plan, trial, "native", seconds)
+            _note(plan, trial, "native", seconds, alone)
         if trial.verdict == "native":
             _settle(sources, native=True)
         elif trial.verdict is None and (plan.executable is None or trial.waits()):
@@ -119,7 +122,8 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
             return _timed_native(live, sources, cause, trial, host_read)[0]
         executable = plan.undonated
     measured = trial if trial is not None and trial.verdict is None else None
-    in_rounds = measured is not None and measured.in_rounds(time.perf_counter())
+    alone = measured is not None and _alone(measured, sources)
+    in_rounds = measured is not None and measured.in_rounds(time.perf_counter(), alone)
     if in_rounds:
         wait_for_previous()
     begin = time.perf_counter()
@@ -128,10 +132,12 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
     events.count("cache_hits")
     if trial is not None:
         trial.compiled_runs += 1
-    if measured is not None:
+    if measured is None:
+        _settle(sources, native=False)
+    else:
         if not in_rounds:
             backend.wait(outputs)
-        _note(plan, measured, "compiled", time.perf_counter() - begin)
+        _note(plan, measured, "compiled", time.perf_counter() - begin, alone)
         _begin_trying(measured, live, sources)
     if host_read:
         events.host_read_at(cause, plan.read_site)
@@ -139,8 +145,15 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
     return results
 
 
-def _note(plan: Plan, trial: Trial, tier: str, seconds: float) -> None:
-    if trial.note(tier, seconds):
+def _alone(trial: Trial, sources: Sequence[Source]) -> bool:
+    """Whether no other trace has run since this one did, as far as it was timed; asked once before each such run."""
+    as_they_came = sum([source.counters().get("native_runs", 0) for source in sources])
+    alone, trial.latest = trial.latest == (_runs - 1, as_they_came), (_runs, as_they_came)
+    return alone
+
+
+def _note(plan: Plan, trial: Trial, tier: str, seconds: float, alone: bool) -> None:
+    if trial.note(tier, seconds, alone=alone):
         _remember(plan, trial)
 
 

@@ -45,7 +45,10 @@ class Source(Protocol):
         ...
 
     def settled(self, native: bool) -> None:
-        """The trace that is about to finish is from now on run natively (or compiled): a source may run the next such one as it comes."""
+        """The trace that is about to finish is known to run faster natively, or has run compiled, as it will again.
+
+        A source may run traces that begin like one that is faster natively as they come, unless one that begins so runs compiled often.
+        """
         ...
 
     def postponed(self) -> None:

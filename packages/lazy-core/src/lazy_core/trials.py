@@ -25,21 +25,23 @@ _BLOCK_RUNS, _BLOCK_SECONDS = 2, 0.5
 # A round is the mean of so many in a row, or of as many as take so many seconds. One alone says little: a thread that is kept from the
 # processor after it has handed a program over ends one round late, and finds the program finished in the next, which is then too short.
 _ROUNDS, _ROUNDS_SECONDS = 8, 0.02
-# Compiled rounds that are so many times longer than native ones are doubted.
-_ODD = 3.0
 # A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
 _CLEAR = 1.5
 _MOST_BLOCKS = 3
+# To record an operation first and then run it takes up to so much longer than to run it as it comes: a training step of an MLP in torch, of
+# 81 operations, takes 4.0 ms and 2.1. So where a frontend may still be asked to do the latter, compiled must be faster without that.
+_RECORDED_SECONDS = 25e-6
 # The compiled tier is taken if it takes at most this share of the native time: with less to gain, the user's own library it stays.
 _WORTH = 0.95
 # A block of native rounds that the frontend runs as they come lasts for so many compiled ones, within these bounds in seconds.
 _TRIED_ROUNDS = 25
 _TRIED_SECONDS = (0.1, 0.5)
-# Such a round takes at least this part of a recorded one. If it takes less, it is not the same that was timed: of several traces that begin
-# alike and come in turns (a step whose loss is read, four whose is not), the frontend takes each for a round.
-_ALIKE = 0.6
 # While something else is being compiled measuring waits, but not longer than so many seconds.
 _MOST_POSTPONED_SECONDS = 10.0
+# A block in which no round was found, since other traces always came between, is timed anew after so many seconds: they may be about to be
+# compiled, and begin like this one, which runs as it comes meanwhile. After so many such blocks runs are compared.
+_PAUSE_SECONDS = 1.0
+_MOST_PAUSES = 10
 # A program that lets this many times a run's own time pass between two runs does other things meanwhile.
 _OTHERWISE_BUSY = 10
 
@@ -94,7 +96,8 @@ class Trial:
     native: Times = field(default_factory=Times)
     compiled: Times = field(default_factory=Times)
     elsewhere: bool = False  # the native time is what a frontend measured
-    tried: bool | None = None  # whether a frontend is timing native rounds just now; None before the first time
+    latest: tuple[int, int] = (0, 0)  # how many traces had run, recorded and as they came, when this one's latest run was timed
+    tried: bool | None = None  # whether a frontend is timing native rounds just now; None before it was asked to
     _tier: str = "compiled"  # of the present block
     _blocks: int = 0  # native ones that are complete
     _warm: int = 0  # runs of the present block so far that do not count
@@ -104,8 +107,9 @@ class Trial:
     _ended: float | None = None  # when the latest run of the present block did
     _ends: deque[float] = field(default_factory=deque)  # when the latest ones that count did, and the one before them
     _postponed: float | None = None  # since when measuring has waited
+    _pause: float = 0.0  # until when nothing is timed, since no round was found
+    _pauses: int = 0
     _in_rounds: bool | None = None
-    _triable: bool = True  # whether the rounds that a frontend times are this trace's
 
     def row(self) -> TraceRow:
         """This trial as a report shows it."""
@@ -117,11 +121,10 @@ class Trial:
         """The tier of the run that begins, once the program is there; `disturbed` says that something is being compiled meanwhile."""
         if self.verdict is not None:
             return self.verdict
+        now = time.perf_counter() if now is None else now
         if not disturbed:
             self._postponed = None
-            return self._tier
-        now = time.perf_counter() if now is None else now
-        if self._postponed is None:
+        elif self._postponed is None:
             self._postponed = now
         if self.waits(now):
             self._warm, self._ended = 0, None
@@ -131,26 +134,32 @@ class Trial:
     def waits(self, now: float | None = None) -> bool:
         """Whether measuring waits until what disturbs it has ended."""
         now = time.perf_counter() if now is None else now
-        return self._postponed is not None and now - self._postponed < _MOST_POSTPONED_SECONDS
+        return now < self._pause or (self._postponed is not None and now - self._postponed < _MOST_POSTPONED_SECONDS)
 
-    def in_rounds(self, now: float) -> bool:
-        """Whether the run that begins need not be waited for, since rounds are timed: the program does little else between two runs."""
-        if self._in_rounds is None and self._ended is not None and self.native.run < float("inf"):
+    def in_rounds(self, now: float, alone: bool = True) -> bool:
+        """Whether the run that begins need not be waited for, since rounds are timed: the program does little else between two runs.
+
+        Args:
+            now: the present (`time.perf_counter`).
+            alone: see `note`.
+        """
+        if self._in_rounds is None and alone and self._ended is not None and self.native.run < float("inf"):
             self._in_rounds = not self.elsewhere and now - self._ended <= _OTHERWISE_BUSY * max(self.native.run, DISPATCH_SECONDS)
         return bool(self._in_rounds)
 
-    def note(self, tier: str, seconds: float, now: float | None = None) -> bool:
+    def note(self, tier: str, seconds: float, now: float | None = None, alone: bool = True) -> bool:
         """Add a run; returns whether that settled the matter.
 
         Args:
             tier: which one ran.
             seconds: how long that took.
             now: when it ended (`time.perf_counter`); the present by default.
+            alone: whether no other trace has run since the run before; otherwise what lies between the two is no round.
         """
         now = time.perf_counter() if now is None else now
         if tier != self._tier or self.verdict is not None or self.waits(now):
             return False  # the first as when a program has no variant for these buffers yet
-        before, self._ended = self._ended, now
+        before, self._ended = self._ended if alone else None, now
         if not self._warm:
             self._began = now
         if self._warm < _WARM_RUNS or now - self._began < _WARM_SECONDS:
@@ -163,6 +172,9 @@ class Trial:
         if times.add(seconds, whole, bool(self._in_rounds)) or (self._in_rounds and whole is None):
             self._steady = 0
         if self._steady < _STEADY_RUNS and (self._timed < _BLOCK_RUNS or now - self._began < _BLOCK_SECONDS):
+            return False
+        if self._in_rounds and times.round == float("inf"):
+            self._try_later(now)
             return False
         self._next_block()
         return self._judge()
@@ -186,20 +198,16 @@ class Trial:
         That is how they would run after a native verdict. Recorded first, as those of the first block, they take longer.
         """
         begins = self.verdict is None and self._tier == "native" and not self._warm and self._blocks > 0
-        if not begins or not self._in_rounds or self.tried or not self._triable or self.compiled.round == float("inf"):
+        if not begins or not self._in_rounds or self.tried or self.compiled.round == float("inf"):
             return None
         return min(max(_TRIED_SECONDS[0], _TRIED_ROUNDS * self.compiled.round), _TRIED_SECONDS[1])
 
     def end_trying(self, seconds: float | None) -> bool:
         """Take the shortest of those rounds as a block; without one the block is recorded. Returns whether that settled the matter."""
         self.tried = False
-        if seconds is None or self._tier != "native":
+        if seconds is None or not self._in_rounds or self._tier != "native":
             return False
-        recorded = self.native.round
-        if seconds < _ALIKE * recorded < float("inf"):
-            self._triable = False
-            return False
-        self.native.round = min(recorded, seconds)
+        self.native.round = min(self.native.round, seconds)
         self._next_block()
         return self._judge()
 
@@ -218,17 +226,20 @@ class Trial:
         if not self._blocks:
             return False
         native, compiled = self._charged()
-        if self._in_rounds and compiled > _ODD * native:
-            self._compare_runs()
-            return False
-        if self._blocks >= _MOST_BLOCKS or max(native, compiled) > _CLEAR * min(native, compiled):
+        asked = not self._in_rounds or self.tried is not None
+        as_it_comes = native if asked else native - _RECORDED_SECONDS * self.operations
+        if self._blocks >= _MOST_BLOCKS or compiled > _CLEAR * native or as_it_comes > _CLEAR * compiled:
             self.decide_by_times()
         return self.verdict is not None
 
-    def _compare_runs(self) -> None:
-        """Measure again, runs that are waited for: what came between two runs of this trace were others, and not in both tiers alike."""
-        self.native, self.compiled, self._in_rounds, self._triable = Times(), Times(), False, False
-        self._tier, self._blocks = "compiled", 0
+    def _try_later(self, now: float) -> None:
+        """No round was found: begin this block again after a pause, or, if that was done before, all with runs that are waited for."""
+        self._pauses += 1
+        self._pause = now + _PAUSE_SECONDS
+        if self._pauses > _MOST_PAUSES:
+            self.native, self.compiled, self._in_rounds = Times(), Times(), False
+            self._tier, self._blocks = "compiled", 0
+        self._warm, self._timed, self._steady, self._ended = 0, 0, 0, None
 
     def _charged(self) -> tuple[float, float]:
         """The times compared, the compiled one with what handing over costs, where rounds do not include that."""

@@ -22,6 +22,9 @@ constexpr std::chrono::microseconds kShortestTrace{100};
 constexpr uint64_t kExamineEvery = 1024;
 // A program may be there after so many milliseconds; each look takes a recorded trace.
 constexpr uint32_t kCompiledAfter = 1000;
+// What a program does often is worth recording, though a trace that begins like it runs faster natively, such as the step whose loss is read:
+// so many traces later it is no longer held to do it often.
+constexpr uint32_t kOften = 64;
 
 Tier tier = Tier::kCompiled;
 bool now_immediate = false;
@@ -308,7 +311,9 @@ void boundary() {
 void settled(bool native) {
   for (uint64_t seen : followed) {
     Sight* found = sights.find(seen);
-    if (found != nullptr) found->native = native;
+    if (found == nullptr) continue;
+    if (!native) found->compiled = trace;
+    found->native = native && (found->compiled == 0 || static_cast<uint32_t>(trace) - found->compiled > kOften);
   }
 }
 

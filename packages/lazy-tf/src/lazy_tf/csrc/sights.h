@@ -17,6 +17,7 @@ struct Sight {
   bool native = false;   // known to run faster natively
   uint16_t waits = 0;    // it runs natively as long as this is how often all programs have come,
   uint32_t until = 0;    // but not for longer: milliseconds
+  uint32_t compiled = 0; // the latest trace that ran compiled and began like this; wraps around
 };
 
 class Sights {

@@ -148,11 +148,14 @@ struct Argument {
 };
 struct Op;
 struct OpEntry;
-// A trace that for a while runs as it comes, to see how long a round takes that way: from one beginning to the next.
+// A trace that for a while runs as it comes, to see how long a round takes that way: from one beginning to the next, with no other trace
+// between them.
 struct Timed {
   using Clock = std::chrono::steady_clock;
   const OpEntry* first = nullptr;  // how it begins; only compared
+  size_t operations = 0;           // that it has, about
   uint64_t trace = 0;              // the latest one that began so
+  uint64_t alike = 0;              // the latest one that also had as many operations
   Clock::time_point since;         // the first one
   std::deque<Clock::time_point> beginnings;  // the latest ones
   double shortest = 0;             // the mean of some rounds in a row, in seconds; 0 before there are enough
@@ -162,6 +165,7 @@ struct OpEntry final : Entry {
   Op* op = nullptr;
   uint64_t signature = 0;
   bool immediate = false;  // part of a trace that runs faster natively
+  uint64_t compiled = 0;   // the latest trace that ran compiled and has it
   uint64_t waits = 0;      // part of a trace that runs natively as long as this is `State::programs`,
   std::chrono::steady_clock::time_point wait_until;  // but not for longer
   std::vector<Argument> arguments;

@@ -229,10 +229,18 @@ static PyObject* py_native(PyObject*, PyObject*) {
   END_HANDLE_TH_ERRORS
 }
 
+// What a program does often is worth recording, though a trace that begins like it runs faster natively, such as the step whose loss is read:
+// so many traces later it is no longer held to do it often.
+constexpr uint64_t kOften = 64;
 static PyObject* py_settled(PyObject*, PyObject* arg) {
-  const bool native = PyObject_IsTrue(arg);
-  std::lock_guard<std::mutex> lock(state().mutex);
-  for (auto* e : state().followed) e->immediate = native;
+  const int native = PyObject_IsTrue(arg);
+  if (native < 0) return nullptr;
+  auto& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  for (auto* e : s.followed) {
+    if (!native) e->compiled = s.trace;
+    e->immediate = native && (e->compiled == 0 || s.trace - e->compiled > kOften);
+  }
   Py_RETURN_NONE;
 }
 
@@ -251,7 +259,7 @@ static PyObject* py_try_natively(PyObject*, PyObject* arg) {
   std::lock_guard<std::mutex> lock(s.mutex);
   if (s.followed.empty()) Py_RETURN_FALSE;
   postpone(std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds)));
-  s.timed = Timed{s.followed.front()};
+  s.timed = Timed{s.followed.front(), s.log.size()};
   Py_RETURN_TRUE;
 }
 

@@ -200,13 +200,20 @@ void forget_leaves(std::vector<ArrayPtr>& released) {
   s.epoch++;
 }
 
+// A trace ends. What is recorded in parts may run as a whole, so that the number of operations is a little different.
+static void end_round(Timed& timed) {
+  const State& s = state();
+  const size_t more = std::max(s.log.size(), timed.operations), fewer = std::min(s.log.size(), timed.operations);
+  if (timed.trace == s.trace && 5 * (more - fewer) <= more) timed.alike = s.trace;
+}
+
 void boundary(std::vector<ArrayPtr>& released) {
   State& s = state();
   forget_leaves(released);
   const std::chrono::nanoseconds spent(s.spent.exchange(0));
   const uint64_t watched_one_in = s.watch_one_in;
   if (!s.prefixes.empty()) {
-    const double each = std::max(1.0, static_cast<double>(spent.count())) / s.prefixes.size();
+    const double each = std::max(1.0, static_cast<double>(spent.count())) / s.log.size();
     const double dear = s.learn_seconds.load(std::memory_order_relaxed) / kUsualLearnSeconds;
     s.watch_one_in = ++s.watched_in_vain < kWatchFirst ? 1 : std::clamp(dear * kWatchAll.count() / each, 1.0, kMostUnwatched);
   }
@@ -216,12 +223,13 @@ void boundary(std::vector<ArrayPtr>& released) {
       if (Sight* found = sighted(prefix)) {
         found->longs = std::min(found->longs + 1, found->times);
         found->seconds += seconds;
-        found->operations = s.prefixes.size();
+        found->operations = s.log.size();
       }
   }
   s.prefixes.clear();
   s.prefix = 0;
   s.immediate = s.tier.load() == State::NATIVE;
+  if (C10_UNLIKELY(s.timed.first != nullptr)) end_round(s.timed);
   s.log.clear();
   s.followed.clear();
   s.trace++;
@@ -245,11 +253,13 @@ constexpr std::chrono::milliseconds kSettlesFor{30};
 constexpr size_t kRounds = 8;
 constexpr std::chrono::milliseconds kRoundsTake{20};
 void note_round(Timed& timed) {
-  if (std::exchange(timed.trace, state().trace.load()) == state().trace.load()) return;  // an operation may be attempted more than once
+  const uint64_t trace = state().trace, before = std::exchange(timed.trace, trace);
+  if (trace == before) return;  // an operation may be attempted more than once
   const auto now = Timed::Clock::now();
   auto& at = timed.beginnings;
   if (timed.since == Timed::Clock::time_point()) timed.since = now;
   if (now - timed.since < kSettlesFor) return;
+  if (timed.alike != before || trace != before + 1) at.clear();
   at.push_back(now);
   while (at.size() > 2 && (at.size() > kRounds + 1 || now - at[1] >= kRoundsTake)) at.pop_front();
   const auto span = now - at.front();

@@ -791,7 +791,10 @@ void diverge(bool decided = false) {
     s.immediate = true;
     s.watched = s.watched && !decided;
   }
-  if (pending) run_pending();
+  if (!pending) return;
+  const auto begin = std::chrono::steady_clock::now();
+  run_pending();
+  s.spent += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
 }
 
 bool may_learn() {
