@@ -128,7 +128,7 @@ def test_a_verdict_can_be_looked_at_again() -> None:
 
 
 def test_a_long_trace_is_measured_in_a_few_runs() -> None:
-    clock = Clock(trial(2.0), 2.0, 1.0)
+    clock = Clock(trial(2.5), 2.5, 1.0)
     assert clock.decided() == "compiled"
     assert len(clock.ran) <= 8
 

@@ -100,8 +100,8 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
     if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
         measured = plan.executable is not None and trial.verdict is None
         alone = measured and _alone(trial, sources)
-        if measured:
-            trial.in_rounds(time.perf_counter(), alone)
+        if measured and not trial.in_rounds(time.perf_counter(), alone):
+            wait_for_previous()
         results, seconds = _timed_native(live, sources, cause, trial, host_read)
         if measured:
             _note(plan, trial, "native", seconds, alone)
@@ -124,7 +124,7 @@ def _run_program(plan: Plan, live: plans.Live, sources: list[Source], cause: str
     measured = trial if trial is not None and trial.verdict is None else None
     alone = measured is not None and _alone(measured, sources)
     in_rounds = measured is not None and measured.in_rounds(time.perf_counter(), alone)
-    if in_rounds:
+    if measured is not None:  # else what is still under way counts as its own
         wait_for_previous()
     begin = time.perf_counter()
     results, outputs = execute(plan, executable, sources)
