@@ -189,7 +189,7 @@ def interrupt_at_random(step: Callable[[int], Any], done: Callable[[], Any], sec
     Raises:
         AssertionError: a step that ended is not in the state, or one is in a part of it.
     """
-    go, caught = threading.Event(), threading.Event()
+    go, caught, quiet = threading.Event(), threading.Event(), threading.Event()
 
     def interrupt() -> None:
         while True:
@@ -199,19 +199,29 @@ def interrupt_at_random(step: Callable[[int], Any], done: Callable[[], Any], sec
             os.kill(os.getpid(), signal.SIGINT)
             while not caught.wait(0.2):  # one that arrives in a destructor or in jax's garbage callback is swallowed there
                 os.kill(os.getpid(), signal.SIGINT)
-            caught.clear()
+            quiet.set()
+
+    def settle() -> None:
+        """No further one is sent when this returns."""
+        caught.set()
+        quiet.wait()
 
     threading.Thread(target=interrupt, daemon=True).start()
     steps = interrupts = 0
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         try:
+            caught.clear()
+            quiet.clear()
             go.set()
             while True:
                 steps += 1
                 step(steps)
         except KeyboardInterrupt:
-            caught.set()
+            try:
+                settle()
+            except KeyboardInterrupt:  # the first was long in coming, as while something was lowered, and a second was sent
+                settle()
             interrupts += 1
         found = np.asarray(done())
         first = found.flat[0]
