@@ -146,7 +146,7 @@ def longest(seconds: Sequence[float]) -> float:
     return max(seconds[1:])
 
 
-def warm_up(run: Callable[[], Any], progress: Callable[[], Hashable], seconds: float, limit: float = 120.0) -> None:
+def warm_up(run: Callable[[], Any], progress: Callable[[], Hashable], seconds: float, limit: float = 300.0) -> None:
     """Call `run` for at least `seconds`, and on until `seconds` have passed without progress; at most `limit` seconds.
 
     Args:

@@ -26,7 +26,7 @@ _METHOD = """\
 - The disk cache of the lazy system starts empty in each process. The lazy programs are the eager ones with the device's name changed: no
   barrier, no hint.
 - A training step is timed in blocks that end with a read of the loss, after a warm-up by such blocks that lasts until nothing has been
-  compiled or measured for ten seconds, or two minutes. What compiling costs meanwhile is in the rows about first results, sequences and
+  compiled or measured for ten seconds, or five minutes. What compiling costs meanwhile is in the rows about first results, sequences and
   stalls.
 - The longest step is that of a sequence but for its first, which is a first result. A stall is one that takes 100 ms more than eager's.
 - Before each measurement a process waits until other processes leave the machine alone; turns that they disturbed are left out.
