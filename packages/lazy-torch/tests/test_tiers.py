@@ -158,24 +158,30 @@ def test_native_rounds_are_timed_as_they_run_when_nothing_is_recorded(monkeypatc
         assert 0.1 * mean < shortest < 1.5 * mean
 
 
-@pytest.mark.parametrize(("other", "found"), [("none", True), ("shorter", False), ("unlike", False)])
-def test_rounds_are_timed_only_from_one_trace_to_the_next_that_is_like_it(other: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace that begins alike and has fewer operations, and one that comes between, are no rounds of the one that is timed."""
-    x = torch.randn(64, 300).to(LAZY)
-    w = (torch.randn(300, 300) / 20).to(LAZY)
+def products(size: int) -> Callable[[int], None]:
+    """A function that runs a trace: so many products of a matrix with others, and a read."""
+    x, w = torch.randn(64, size).to(LAZY), (torch.randn(size, size) / 20).to(LAZY)
 
-    def trace(rounds: int) -> float:
+    def trace(rounds: int) -> None:
         y = x
         for _ in range(rounds):
             y = (y @ w).tanh()
-        return y.sum().item()
+        y.sum().item()
+
+    return trace
+
+
+@pytest.mark.parametrize(("other", "found"), [("none", True), ("shorter", False), ("unlike", False)])
+def test_rounds_are_timed_only_from_one_trace_to_the_next_that_is_like_it(other: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace that begins alike and has fewer operations, and one that comes between, are no rounds of the one that is timed."""
+    trace, unlike = products(300), torch.randn(300, 300).to(LAZY)
 
     def step() -> None:
         trace(6)
         if other == "shorter":
             trace(2)
         elif other == "unlike":
-            w.sum().item()
+            unlike.sum().item()
 
     begun: list[bool] = []
     finish = SOURCE.finish
@@ -202,14 +208,12 @@ def test_rounds_are_timed_only_from_one_trace_to_the_next_that_is_like_it(other:
 
 def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_like_it_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a step whose loss is read now and then; and if the native one is what comes often, it runs as it comes."""
-    x = torch.randn(64, 310).to(LAZY)
-    w = (torch.randn(310, 310) / 20).to(LAZY)
+    trace = products(310)
 
-    def trace(rounds: int) -> None:
-        y = x
-        for _ in range(rounds):
-            y = (y @ w).tanh()
-        y.sum().item()
+    def turns(count: int) -> None:
+        for _ in range(count):
+            for rounds in (7, 7, 7, 2):
+                trace(rounds)
 
     def note(trial: trials.Trial, *_: Any, **__: Any) -> bool:
         trial.decide("compiled" if trial.operations > 10 else "native", "the test says so")
@@ -223,19 +227,14 @@ def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_lik
 
     with lazy_core.options(tier="auto", learn_percent=10_000):
         for _ in range(400):
-            for rounds in (7, 7, 7, 2):
-                trace(rounds)
+            turns(1)
             if len(found()) == 2:
                 break
             compiling.wait(60)
         assert set(found()) == {"compiled", "native"}
-        for _ in range(20):  # the native one may take a round until that is known
-            for rounds in (7, 7, 7, 2):
-                trace(rounds)
+        turns(20)  # the native one may take a round until that is known
         before = found()["compiled"].compiled_runs
-        for _ in range(20):
-            for rounds in (7, 7, 7, 2):
-                trace(rounds)
+        turns(20)
         assert found()["compiled"].compiled_runs - before >= 55
         for _ in range(100):
             trace(2)
