@@ -26,8 +26,8 @@ _BLOCK_RUNS, _BLOCK_SECONDS = 2, 0.5
 # processor after it has handed a program over ends one round late, and finds the program finished in the next, which is then too short.
 _ROUNDS, _ROUNDS_SECONDS = 8, 0.02
 # A block of compiled runs, then one of native runs; on and on until one tier is so many times faster, or so many blocks of each were timed.
-# Shared machines change their speed by half from one second to the next: an LSTM's step in torch took 14.8 ms natively and 22.6 compiled in a
-# block each, but 21.0 in eager torch and 19.5 compiled over some seconds in turns.
+# Shared machines change their speed by half from one second to the next: an LSTM's step in torch took 14.8 ms natively and 22.6 compiled in
+# a block each, but 21.0 in eager torch and 19.5 compiled over some seconds in turns.
 _CLEAR = 2.0
 _MOST_BLOCKS = 3
 # To record an operation first and then run it takes up to so much longer than to run it as it comes: a training step of an MLP in torch, of
