@@ -25,8 +25,8 @@ class TraceRow(NamedTuple):
         reason: why, in a sentence.
         native_runs: how often it ran natively.
         compiled_runs: how often it ran compiled.
-        native_seconds: the shortest native run, or None.
-        compiled_seconds: the shortest compiled run that was waited for, or None.
+        native_seconds: what it takes natively, as the reason says: the shortest run, or a usual round; None if unknown.
+        compiled_seconds: what it takes compiled, likewise.
     """
 
     site: str | None

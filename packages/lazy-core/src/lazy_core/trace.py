@@ -60,7 +60,7 @@ class Source(Protocol):
         ...
 
     def tried(self) -> float | None:
-        """Of these the shortest round, from one's beginning to the next one's, in seconds; None if too few came."""
+        """Of these the median round, from one's beginning to the next one's, in seconds; None if too few came."""
         ...
 
     def compiled(self) -> None:

@@ -5,6 +5,7 @@ Owns: `Trial`, the times that it rests on, and when they suffice; the clock and 
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -49,28 +50,48 @@ _OTHERWISE_BUSY = 10
 
 
 class Times:
-    """The shortest times of one tier, in seconds; infinite before the first.
+    """What runs of one tier took, in seconds; infinite before the first.
 
     Attributes:
-        run: of a run that was waited for.
-        round: from the end of one run to the end of the next, whatever the program does between: recording, reading, its own work;
-            the mean of some in a row.
+        run: the shortest run that was waited for.
+        round: from the end of one run to the end of the next, whatever the program does between: recording, reading, its own work. In
+            each block the median of its last ones, each the mean of some in a row; the shortest of the blocks. Within a block the shortest
+            would flatter what scatters: two threads that meet after each small kernel are seldom as fast as they can be.
         counted: how many runs were timed.
     """
 
-    __slots__ = ("counted", "round", "run")
+    __slots__ = ("_last", "_least", "counted", "round", "run")
 
     def __init__(self) -> None:
-        self.run = self.round = float("inf")
+        self.run = self.round = self._least = float("inf")
         self.counted = 0
+        self._last: deque[float] = deque(maxlen=_STEADY_RUNS + 1)  # rounds of the present block
 
     def add(self, run: float, whole: float | None, in_rounds: bool) -> bool:
         """Add a run, and the round that it ended if that is known; returns whether the kind that counts became much shorter."""
-        before = self.round if in_rounds else self.run if self.counted else float("inf")
+        if whole is not None:
+            self._last.append(whole)
+        latest, least = (whole, self._least) if in_rounds else (run, self.run if self.counted else float("inf"))
         self.run = min(self.run, run) if self.counted else run
-        self.round = min(self.round, whole if whole is not None else float("inf"))
+        self._least = min(self._least, whole if whole is not None else float("inf"))
         self.counted += 1
-        return (self.round if in_rounds else self.run) < _FASTER * before
+        return latest is not None and latest < _FASTER * least
+
+    def end_block(self) -> None:
+        """The present block is complete."""
+        if self._last:
+            self.round = min(self.round, statistics.median(self._last))
+        self.begin_block()
+
+    def begin_block(self) -> None:
+        """What there was of the present block does not count."""
+        self._last.clear()
+        self._least = float("inf")
+
+    @property
+    def found_rounds(self) -> bool:
+        """Whether the present block had one."""
+        return bool(self._last)
 
 
 @dataclass
@@ -175,9 +196,10 @@ class Trial:
             self._steady = 0
         if self._steady < _STEADY_RUNS and (self._timed < _BLOCK_RUNS or now - self._began < _BLOCK_SECONDS):
             return False
-        if self._in_rounds and times.round == float("inf"):
+        if self._in_rounds and not times.found_rounds and times.round == float("inf"):
             self._try_later(now)
             return False
+        times.end_block()
         self._next_block()
         return self._judge()
 
@@ -205,7 +227,7 @@ class Trial:
         return min(max(_TRIED_SECONDS[0], _TRIED_ROUNDS * self.compiled.round), _TRIED_SECONDS[1])
 
     def end_trying(self, seconds: float | None) -> bool:
-        """Take the shortest of those rounds as a block; without one the block is recorded. Returns whether that settled the matter."""
+        """Take what those rounds usually took as a block; without that the block is recorded. Returns whether that settled the matter."""
         self.tried = False
         if seconds is None or not self._in_rounds or self._tier != "native":
             return False
@@ -220,6 +242,8 @@ class Trial:
 
     def _begin_block(self) -> None:
         self._warm, self._timed, self._steady, self._ended = 0, 0, 0, None
+        self.native.begin_block()
+        self.compiled.begin_block()
 
     def _compared(self) -> tuple[float, float]:
         """The native time and the compiled one, of the same kind."""

@@ -158,7 +158,7 @@ struct Timed {
   uint64_t alike = 0;              // the latest one that also had as many operations
   Clock::time_point since;         // the first one
   std::deque<Clock::time_point> beginnings;  // the latest ones
-  double shortest = 0;             // the mean of some rounds in a row, in seconds; 0 before there are enough
+  std::vector<double> rounds;                // in seconds, each the mean of some in a row
 };
 // What a recorded operation gives for one key, and how to compute it natively.
 struct OpEntry final : Entry {

@@ -266,9 +266,11 @@ static PyObject* py_try_natively(PyObject*, PyObject* arg) {
 static PyObject* py_tried(PyObject*, PyObject*) {
   auto& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  const double shortest = std::exchange(s.timed, Timed()).shortest;
-  if (shortest > 0) return PyFloat_FromDouble(shortest);
-  Py_RETURN_NONE;
+  std::vector<double> rounds = std::exchange(s.timed, Timed()).rounds;
+  if (rounds.empty()) Py_RETURN_NONE;
+  const auto median = rounds.begin() + rounds.size() / 2;
+  std::nth_element(rounds.begin(), median, rounds.end());
+  return PyFloat_FromDouble(*median);
 }
 
 static PyObject* py_compiled(PyObject*, PyObject*) {

@@ -249,7 +249,7 @@ void postpone(std::chrono::milliseconds wait) {
 
 // The first rounds do not count: what ran before, such as a pool of threads that still spins, disturbs them.
 constexpr std::chrono::milliseconds kSettlesFor{30};
-// See `_ROUNDS` in lazy_core.tiers, which compiled rounds are timed with.
+// See `_ROUNDS` in lazy_core.trials, which compiled rounds are timed with.
 constexpr size_t kRounds = 8;
 constexpr std::chrono::milliseconds kRoundsTake{20};
 void note_round(Timed& timed) {
@@ -264,8 +264,7 @@ void note_round(Timed& timed) {
   while (at.size() > 2 && (at.size() > kRounds + 1 || now - at[1] >= kRoundsTake)) at.pop_front();
   const auto span = now - at.front();
   if (at.size() <= kRounds && span < kRoundsTake) return;
-  const double seconds = std::chrono::duration<double>(span).count() / (at.size() - 1);
-  timed.shortest = timed.shortest > 0 ? std::min(timed.shortest, seconds) : seconds;
+  timed.rounds.push_back(std::chrono::duration<double>(span).count() / (at.size() - 1));
 }
 
 void note_read(Buffer* b, std::vector<ArrayPtr>& released) {
