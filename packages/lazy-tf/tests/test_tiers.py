@@ -224,6 +224,59 @@ def test_a_verdict_for_the_cpu_ends_recording(monkeypatch):
 
 
 @needs_extension
+def test_a_long_trace_goes_on_being_recorded_after_a_verdict_for_the_cpu(monkeypatch):
+    """TensorFlow's kernels run from the record in less time than TensorFlow takes to call them."""
+    monkeypatch.setattr(tiers, "DISPATCH_SECONDS", 0.0)
+    monkeypatch.setattr(tiers, "_SURELY_LONG_SECONDS", 0.0)
+
+    def step(x, w):
+        for _ in range(20):
+            x = tf.tanh(tf.matmul(x, w))
+        return float(tf.reduce_sum(x))
+
+    expected = step(X, W)
+    with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        tiers.forget()
+        x, w = tf.constant(X), tf.constant(W)
+        for _ in range(MEASURED):
+            assert step(x, w) == pytest.approx(expected, rel=1e-4)
+            for trial in tiers.trials():
+                if trial.verdict is None and trial.native_runs:
+                    trial.decide("native", "as the test says")
+            settle()
+        before = sum(trial.native_runs for trial in tiers.trials())
+        for _ in range(5):
+            assert step(x, w) == pytest.approx(expected, rel=1e-4)
+        assert sum(trial.native_runs for trial in tiers.trials()) - before == 5
+
+
+@needs_extension
+def test_traces_that_are_only_known_in_part_run_as_they_come_until_they_are_known():
+    """As a step that ends with an array of another length each time: its beginning is recorded once in a while, and no more."""
+    with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        tiers.forget()
+        x, w = tf.constant(np.repeat(X, 8, 0)), tf.constant(W)
+
+        def step(length):
+            y = x
+            for _ in range(20):
+                y = tf.tanh(tf.matmul(y, w))
+            total = tf.reduce_sum(y)
+            return float(tf.reduce_sum(total * tf.ones([length]))) if length else float(total)
+
+        once = step(0)
+        for _ in range(MEASURED):
+            step(0)
+        settle()
+        for length in range(1000, 1300):
+            assert step(length) == pytest.approx(length * once, rel=1e-3, abs=1e-2 * length)
+        before = lazy_core.report().counters["barriers"]
+        for length in range(2000, 2100):
+            step(length)
+        assert lazy_core.report().counters["barriers"] - before <= 10
+
+
+@needs_extension
 def test_shapes_that_never_repeat_compile_nothing():
     with lazy_core.options(tier="auto"), lazy_tf.device():
         tiers.forget()

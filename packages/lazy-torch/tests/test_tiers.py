@@ -244,6 +244,37 @@ def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_lik
         assert _native.counters()["immediate_traces"] - at_once >= 19
 
 
+def test_traces_that_are_only_known_in_part_run_as_they_come_until_they_are_known() -> None:
+    """As a generation step that ends with an array of another length each time: its beginning is recorded once in a while, and no more."""
+    x, w = torch.rand(64, 320).to(LAZY), (torch.rand(320, 320) / 320).to(LAZY)
+
+    def step(length: int = 0) -> float:
+        y = x
+        for _ in range(6):
+            y = (y @ w).tanh()
+        total = y.sum()
+        return (total * torch.ones(length, device=LAZY)).sum().item() if length else total.item()
+
+    with lazy_core.options(tier="native"):
+        once = step()
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        for _ in range(3000):
+            before = _native.counters()
+            step()
+            after = _native.counters()
+            if after["recorded"] - before["recorded"] > after["immediate"] - before["immediate"]:
+                break
+        assert after["recorded"] - before["recorded"] > after["immediate"] - before["immediate"], "it never became known"
+        for length in range(1000, 1400):
+            assert step(length) == pytest.approx(length * once, rel=1e-3)
+        before = _native.counters()
+        for length in range(2000, 2200):
+            assert step(length) == pytest.approx(length * once, rel=1e-3)
+        after = _native.counters()
+        recorded, as_they_came = (after[what] - before[what] for what in ("recorded", "immediate"))
+        assert as_they_came >= 0.9 * recorded > 0
+
+
 def test_shapes_that_never_repeat_compile_nothing() -> None:
     w = torch.randn(6, 6).to(LAZY)
     assert compiling.wait(60)  # what other tests have left in the background would be counted here

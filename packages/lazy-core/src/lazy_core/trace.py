@@ -48,6 +48,7 @@ class Source(Protocol):
         """The trace that is about to finish is known to run faster natively, or has run compiled, as it will again.
 
         A source may run traces that begin like one that is faster natively as they come, unless one that begins so runs compiled often.
+        Where running the record takes less than that it may go on recording them.
         """
         ...
 

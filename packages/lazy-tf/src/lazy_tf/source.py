@@ -64,7 +64,7 @@ class TensorFlowSource:
         EXTENSION.postponed()
 
     def try_natively(self, seconds: float) -> bool:
-        """See `trace.Source.try_natively`: what is recorded runs natively in much the same way."""
+        """See `trace.Source.try_natively`: what is recorded runs natively from the record, also after a verdict."""
         return False
 
     def tried(self) -> float | None:

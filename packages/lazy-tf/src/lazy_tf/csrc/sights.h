@@ -18,6 +18,9 @@ struct Sight {
   uint16_t waits = 0;    // it runs natively as long as this is how often all programs have come,
   uint32_t until = 0;    // but not for longer: milliseconds
   uint32_t compiled = 0; // the latest trace that ran compiled and began like this; wraps around
+  uint16_t in_vain = 0;  // how many traces in a row began with this operation and were recorded only in part
+  uint16_t skips = 0;    // so many of the next ones run as they come,
+  uint16_t skipped = 0;  // since so many did after the latest that was recorded
 };
 
 class Sights {

@@ -168,6 +168,9 @@ struct OpEntry final : Entry {
   uint64_t compiled = 0;   // the latest trace that ran compiled and has it
   uint64_t waits = 0;      // part of a trace that runs natively as long as this is `State::programs`,
   std::chrono::steady_clock::time_point wait_until;  // but not for longer
+  uint32_t in_vain = 0;    // how many traces in a row began with it and were recorded only in part
+  uint32_t skips = 0;      // so many of the next ones run as they come,
+  uint32_t skipped = 0;    // since so many did after the latest that was recorded
   std::vector<Argument> arguments;
   std::vector<Item> items;
   std::vector<Number> numbers;

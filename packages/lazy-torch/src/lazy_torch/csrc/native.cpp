@@ -228,6 +228,7 @@ void boundary(std::vector<ArrayPtr>& released) {
   }
   s.prefixes.clear();
   s.prefix = 0;
+  if (!s.followed.empty() && !s.immediate.load()) s.followed.front()->in_vain = s.followed.front()->skipped = 0;
   s.immediate = s.tier.load() == State::NATIVE;
   if (C10_UNLIKELY(s.timed.first != nullptr)) end_round(s.timed);
   s.log.clear();
@@ -245,6 +246,16 @@ void postpone(std::chrono::milliseconds wait) {
   State& s = state();
   const auto until = std::chrono::steady_clock::now() + wait;
   for (auto* e : s.followed) e->waits = s.programs.load(), e->wait_until = until;
+}
+
+// What is recorded in part has to run natively, from the record, which takes longer than to run it as it comes. Where that is so of traces
+// that begin alike, one after another, more and more of them run as they come, up to so many, before the next one is recorded.
+constexpr uint32_t kOftenInVain = 4, kMostSkipped = 64;
+void note_in_vain() {
+  State& s = state();
+  if (s.followed.empty()) return;
+  OpEntry& first = *s.followed.front();
+  if (++first.in_vain >= kOftenInVain) first.skips = first.skipped = std::min(2 * first.skipped + 1, kMostSkipped);
 }
 
 // The first rounds do not count: what ran before, such as a pool of threads that still spins, disturbs them.

@@ -61,6 +61,7 @@ uint64_t numbers(const Op& op, const IValue* arguments);
 void postpone(std::chrono::milliseconds wait);
 // A trace that is being timed begins.  Mutex held.
 void note_round(Timed& timed);
+void note_in_vain();  // what was recorded of this trace is not all of it; mutex held
 // How often a trace that is worth recording has begun this way natively, and whether its last operation had other numbers at other times.
 int times_seen(uint64_t prefix);
 bool numbers_vary(uint64_t prefix);

@@ -111,10 +111,11 @@ struct Plan {
   OpEntry* entry = nullptr;
   Words site;
   bool lifted = false;
-  bool leave = false;  // it is part of a trace that runs faster natively
+  bool leave = false;  // it is part of a trace that runs faster natively,
+  bool watch = false;  // as far as is known yet
   void clear() {
     key.clear(), items.clear(), node_words.clear(), numbers.clear(), written.clear(), site.clear();
-    random = nullptr, entry = nullptr, lifted = false, leave = false;
+    random = nullptr, entry = nullptr, lifted = false, leave = false, watch = false;
   }
 };
 
@@ -314,9 +315,11 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   OpEntry& e = *p.entry;
   if (C10_UNLIKELY(e.unsupported)) return true;
   if (C10_UNLIKELY(&e == state().timed.first)) note_round(state().timed);
-  if (C10_UNLIKELY(e.immediate || (e.waits == state().programs.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < e.wait_until)) &&
+  if (C10_UNLIKELY(e.immediate || e.skips != 0 || (e.waits == state().programs.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < e.wait_until)) &&
       !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
     p.leave = true;
+    p.watch = !e.immediate && e.skips != 0;  // what else the trace has may be worth learning
+    if (e.skips != 0) e.skips--;
     m.tag = Tag::OP;
     return false;
   }
@@ -630,8 +633,9 @@ bool record(Op& op, Stack* stack) {
 
 enum class Found { YES, NO, UNSUPPORTED };
 
-// Record an operation if the tables know everything about it; `leave` says that it is known to run faster natively.
-Found record_known(Op& op, Stack* stack, bool& leave) {
+// Record an operation if the tables know everything about it; `leave` says that it is known to run faster natively, `watch` that this is only so as far
+// as is known yet.
+Found record_known(Op& op, Stack* stack, bool& leave, bool& watch) {
   State& s = state();
   IValue* a = stack->data() + stack->size() - op.nargs;
   Plan p;
@@ -643,7 +647,7 @@ Found record_known(Op& op, Stack* stack, bool& leave) {
       if (C10_LIKELY(!s.in_barrier)) {
         auto once = [&](Missing& m) { return attempt(p, op, a, results, m); };
         if (!try_planned(once, missing)) {
-          leave = p.leave;
+          leave = p.leave, watch = p.watch;
           return Found::NO;
         }
         break;
@@ -779,8 +783,9 @@ void cut(int kind) {
   call("cut", Py_BuildValue("(i)", kind));
 }
 
-// From here to the end of the trace operations run natively, as they come; `decided` says that this is known to be better.
-void diverge(bool decided = false) {
+// From here to the end of the trace operations run natively, as they come; `decided` says that this is known to be better, `in_vain` that what was
+// recorded before is not the whole trace, and that this is not about to be learned.
+void diverge(bool decided = false, bool in_vain = false) {
   State& s = state();
   bool pending;
   std::vector<ArrayPtr> released;  // who writes to one of them need not copy it
@@ -795,6 +800,9 @@ void diverge(bool decided = false) {
   const auto begin = std::chrono::steady_clock::now();
   run_pending();
   s.spent += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  if (!in_vain) return;
+  std::lock_guard<std::mutex> lock(s.mutex);
+  note_in_vain();
 }
 
 bool may_learn() {
@@ -855,9 +863,9 @@ struct Kernel final : c10::OperatorKernel {
   bool follow(const c10::OperatorHandle& handle, Stack* stack) {
     State& s = state();
     const int mode = op.mode.load(std::memory_order_relaxed);
-    bool leave = s.tier.load(std::memory_order_relaxed) == State::NATIVE;
+    bool leave = s.tier.load(std::memory_order_relaxed) == State::NATIVE, watch = false, wanted = false;
     if (C10_LIKELY(mode == RECORD && !leave)) {
-      switch (record_known(op, stack, leave)) {
+      switch (record_known(op, stack, leave, watch)) {
         case Found::YES: return true;
         case Found::NO: break;
         case Found::UNSUPPORTED: return compose(handle, stack, "these arguments are not supported"), true;
@@ -871,7 +879,7 @@ struct Kernel final : c10::OperatorKernel {
         next = mix(s.prefix, signature(op, stack->data() + stack->size() - op.nargs));
         known = learned().count(next);
       }
-      const bool wanted = !known && times_seen(next) >= kSightsToLearn;
+      wanted = !known && times_seen(next) >= kSightsToLearn;
       if (known || (wanted && may_learn())) {
         const auto begin = std::chrono::steady_clock::now();
         const int now = mode == UNKNOWN ? classify(op) : mode;
@@ -892,7 +900,7 @@ struct Kernel final : c10::OperatorKernel {
       }
       if (wanted) wait_for_another_time();
     }
-    diverge(leave);
+    diverge(leave && !watch, !leave && !wanted);
     return false;
   }
 
