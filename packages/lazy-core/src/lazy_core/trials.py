@@ -81,7 +81,6 @@ class Times:
         """The present block is complete."""
         if self._last:
             self.round = min(self.round, statistics.median(self._last))
-        self.begin_block()
 
     def begin_block(self) -> None:
         """What there was of the present block does not count."""

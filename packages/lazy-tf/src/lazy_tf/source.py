@@ -64,7 +64,7 @@ class TensorFlowSource:
         EXTENSION.postponed()
 
     def try_natively(self, seconds: float) -> bool:
-        """See `trace.Source.try_natively`: what is recorded runs natively from the record, also after a verdict."""
+        """See `trace.Source.try_natively`: what is recorded runs natively from the record, where it is long also after a verdict."""
         return False
 
     def tried(self) -> float | None:

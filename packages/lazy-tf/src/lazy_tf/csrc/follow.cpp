@@ -69,8 +69,8 @@ uint32_t milliseconds() { return std::chrono::duration_cast<std::chrono::millise
 
 bool waiting(const Sight& sight) { return sight.waits == programs.load() && static_cast<int32_t>(sight.until - milliseconds()) > 0; }
 
-// Whether a trace that begins like this is to run as it comes, since recording was in vain.
-bool skipped(Sight* first) {
+// Whether a trace that begins like this is to run as it comes, since recording was in vain; one fewer is from then on.
+bool skip_one(Sight* first) {
   if (first->skips == 0) return false;
   --first->skips;
   return true;
@@ -191,7 +191,7 @@ bool decide(Use* use, const Inputs& inputs, Mode* mode) {
   if (use->reads && !now_immediate && !diverge()) return false;
   if (!now_immediate) {
     Sight* found = sights.find(next);
-    const bool recordable = found != nullptr && ((!found->native && !waiting(*found) && !skipped(found)) || examine);
+    const bool recordable = found != nullptr && ((!found->native && !waiting(*found) && !skip_one(found)) || examine);
     if (recordable && found->learned) {
       followed.push_back(prefix = next);
       ++position;

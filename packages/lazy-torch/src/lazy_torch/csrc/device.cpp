@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 namespace lazytorch {
 
 at::Allocator* pinned_allocator();
