@@ -127,6 +127,36 @@ def test_a_verdict_can_be_looked_at_again() -> None:
     assert clock.decided() == "native"
 
 
+def test_looking_again_takes_one_per_cent_of_the_time_and_then_less() -> None:
+    clock = Clock(trial(), 4e-3, 1e-3)
+    began, waits = clock.now, []
+    for _ in range(3):
+        assert clock.decided() == "compiled"
+        settled = clock.now
+        assert not clock.trial.due(settled)
+        waits.append(next(wait for wait in range(100_000) if clock.trial.due(settled + wait)))
+        clock.trial.reopen()
+    assert waits == [300, 600, 1200]
+    long = Clock(trial(2.5), 2.5, 1.0)  # the first look takes some seconds
+    assert long.decided() == "compiled"
+    took = long.now - began
+    assert not long.trial.due(long.now + 300)
+    assert not long.trial.due(long.now + 80 * took)
+    assert long.trial.due(long.now + 100 * took)
+
+
+def test_what_was_not_measured_or_is_measured_elsewhere_is_not_looked_at_again() -> None:
+    failed, asked, before = trial(), trial(), trial()
+    failed.decide("native", "compiling it failed: so it did")
+    asked.native_elsewhere(2e-3)
+    assert Clock(asked, 1e-3, 1e-4).decided() == "compiled"
+    before.decide_as_before("native", 100.0)
+    assert [t.due(1e9) for t in (failed, asked, before)] == [False, False, True]
+    assert before.reason == "measured faster in an earlier process"
+    before.decide("native", "compiling a variant failed: so it did")
+    assert not before.due(1e9)
+
+
 def test_a_long_trace_is_measured_in_a_few_runs() -> None:
     clock = Clock(trial(2.5), 2.5, 1.0)
     assert clock.decided() == "compiled"

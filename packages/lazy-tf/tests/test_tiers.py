@@ -515,3 +515,45 @@ def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_lik
         before = found()["compiled"].compiled_runs
         turns(20)
         assert found()["compiled"].compiled_runs - before >= 55
+
+
+@needs_extension
+def test_a_wrong_verdict_does_not_last(monkeypatch):
+    """It is looked at again after a while, though its traces, which are short, run as they come."""
+    x = tf.constant(RNG.standard_normal(200_000).astype("f"))
+
+    def step():
+        y = x
+        for _ in range(9):
+            y = tf.tanh(y) * 0.9 + 0.1
+        return float(tf.reduce_sum(y))
+
+    known = tiers.trials()
+
+    def mine():
+        return [t for t in tiers.trials() if t.verdict and not any(t is k for k in known)]
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
+        with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+            for _ in range(400):
+                step()
+                if mine():
+                    break
+                compiling.wait(60)
+    (found,) = mine()
+    assert (found.verdict, found.reopened) == ("native", False)
+    with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        for _ in range(50):
+            step()
+        assert (found.verdict, found.reopened) == ("native", False)
+        found._again = 0.0
+        for _ in range(4000):
+            step()
+            if found.verdict == "compiled":
+                break
+        assert found.verdict == "compiled", found
+        before = found.compiled_runs
+        for _ in range(100):
+            step()
+        assert found.compiled_runs - before >= 95

@@ -18,6 +18,7 @@ from torch import nn
 import lazy_core
 from lazy_core import compiling, tiers, trials
 from lazy_core.allowance import allowance
+from lazy_core.disk import disk
 from lazy_torch import _native, awake
 from lazy_torch.source import SOURCE
 
@@ -242,6 +243,57 @@ def test_a_trace_that_runs_compiled_often_is_recorded_though_one_that_begins_lik
         for _ in range(20):
             trace(2)
         assert _native.counters()["immediate_traces"] - at_once >= 19
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_wrong_verdict_does_not_last(earlier: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found in this process or in an earlier one, it is looked at again after a while, though its traces run as they come."""
+    x = torch.rand(100_000).to(LAZY)
+
+    def step() -> float:
+        y = x
+        for _ in range(11 + earlier):
+            y = torch.tanh(y) * 0.9 + 0.1
+        return y.sum().item()
+
+    def mine() -> list[trials.Trial]:
+        return [t for t in tiers.trials() if t.verdict and not any(t is k for k in known)]
+
+    get, put, kept = disk.get, disk.put, []
+    if earlier:
+        monkeypatch.setattr(disk, "get", lambda kind, key: b"native" if kind == "verdict" else get(kind, key))
+    else:
+        monkeypatch.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
+    monkeypatch.setattr(disk, "put", lambda kind, key, data: kept.append(data) if kind == "verdict" else put(kind, key, data))
+    monkeypatch.setattr(trials, "_AGAIN_TIMES", 0)
+    known = tiers.trials()
+    with lazy_core.options(tier="auto", learn_percent=10_000):
+        for _ in range(400):
+            step()
+            if mine():
+                break
+            compiling.wait(60)
+        (found,) = mine()
+        assert (found.verdict, found.reopened) == ("native", False)
+        for _ in range(50):
+            step()
+        assert (found.verdict, found.reopened) == ("native", False)
+        monkeypatch.undo()
+        monkeypatch.setattr(disk, "put", lambda kind, key, data: kept.append(data) if kind == "verdict" else put(kind, key, data))
+        monkeypatch.setattr(trials, "_WARM_SECONDS", 0.0)
+        found._again = 0.0
+        for _ in range(4000):
+            step()
+            if found.verdict == "compiled":
+                break
+            if found.reopened:
+                compiling.wait(60)
+        assert found.verdict == "compiled"
+        assert kept[-1] == b"compiled"
+        before = found.compiled_runs
+        for _ in range(100):
+            step()
+        assert found.compiled_runs - before >= 95
 
 
 def test_traces_that_are_only_known_in_part_run_as_they_come_until_they_are_known() -> None:

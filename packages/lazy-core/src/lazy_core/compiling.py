@@ -137,9 +137,9 @@ def _compile(plan: Plan, cause: str) -> None:
     begin = time.perf_counter()
     try:
         structure = lowering.text_of(graph)
-        known = disk.get("verdict", structure) if structure is not None else None
+        known = disk.get("verdict", structure) if structure is not None and not trial.reopened else None
         if known == b"native":
-            trial.decide("native", "measured faster in an earlier process")
+            trial.decide_as_before("native")
             return
         executable, donated = programs.find(graph, plan.free, cause, unhurried=True)
     except Exception as error:  # whatever the compiler raises: the trace goes on natively, and the report says why
@@ -149,7 +149,7 @@ def _compile(plan: Plan, cause: str) -> None:
         plan.donated = tuple([plan.arguments[k] for k in donated])
         plan.executable = executable
         if known == b"compiled":
-            trial.decide("compiled", "measured faster in an earlier process")
+            trial.decide_as_before("compiled")
         else:
             trial.reason = f"being measured, compiled in {time.perf_counter() - begin:.2g} s"
 

@@ -203,6 +203,9 @@ class ValueSource:
     def settled(self, native: bool) -> None:
         """See `trace.Source.settled`."""
 
+    def reopened(self) -> None:
+        """See `trace.Source.reopened`."""
+
     def postponed(self) -> None:
         """See `trace.Source.postponed`."""
 

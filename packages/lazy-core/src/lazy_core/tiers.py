@@ -95,6 +95,8 @@ def run(live: plans.Live, sources: list[Source], cause: str, host_read: bool, fo
         trial = plan.trial = Trial(plan.site, plan.operations, "compiled", "compiled at once, as the setting was then")
     if only_native:
         return _timed_native(live, sources, cause, trial, host_read)[0]
+    if trial is not None and trial.due() and not compiling.busy():
+        _look_again(plan, trial, sources, cause)
     if trial is not None and trial.tried:
         _end_trying(plan, trial, sources)
     if trial is not None and (plan.executable is None or trial.next_tier(compiling.busy()) == "native"):
@@ -177,6 +179,17 @@ def _end_trying(plan: Plan, trial: Trial, sources: Sequence[Source]) -> None:
     found = [shortest for source in sources if (shortest := source.tried()) is not None]
     if trial.end_trying(found[0] if found and not compiling.busy() else None):
         _remember(plan, trial)
+
+
+def _look_again(plan: Plan, trial: Trial, sources: Sequence[Source], cause: str) -> None:
+    """Measure again what was settled long ago."""
+    if plan.executable is None and "compile" in config.strict:
+        return
+    trial.reopen()
+    if plan.executable is None:  # an earlier process had found it faster natively
+        compiling.submit(plan, f"{cause}; looked at again")
+    for source in sources:
+        source.reopened()
 
 
 def _remember(plan: Plan, trial: Trial) -> None:

@@ -52,6 +52,10 @@ class Source(Protocol):
         """
         ...
 
+    def reopened(self) -> None:
+        """The trace that is about to finish is measured again: the next such ones are to be recorded."""
+        ...
+
     def postponed(self) -> None:
         """The trace that is about to finish runs natively until more programs are there: the next such ones may run as they come."""
         ...

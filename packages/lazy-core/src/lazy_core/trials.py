@@ -45,6 +45,10 @@ _MOST_POSTPONED_SECONDS = 10.0
 # compiled, and begin like this one, which runs as it comes meanwhile. After so many such blocks runs are compared.
 _PAUSE_SECONDS = 1.0
 _MOST_PAUSES = 10
+# A verdict may be wrong, and what it rests on may change: it is looked at again after so many seconds, or after so many times what finding
+# it took if that is longer; then after at least twice as long each time. So looking again takes one per cent of the time, and soon less.
+_AGAIN_SECONDS = 300.0
+_AGAIN_TIMES = 100
 # A program that lets this many times a run's own time pass between two runs does other things meanwhile.
 _OTHERWISE_BUSY = 10
 
@@ -118,6 +122,7 @@ class Trial:
     native: Times = field(default_factory=Times)
     compiled: Times = field(default_factory=Times)
     elsewhere: bool = False  # the native time is what a frontend measured
+    reopened: bool = False  # whether there was a verdict before
     latest: tuple[int, int] = (0, 0)  # how many traces had run, recorded and as they came, when this one's latest run was timed
     tried: bool | None = None  # whether a frontend is timing native rounds just now; None before it was asked to
     _tier: str = "compiled"  # of the present block
@@ -132,6 +137,9 @@ class Trial:
     _pause: float = 0.0  # until when nothing is timed, since no round was found
     _pauses: int = 0
     _in_rounds: bool | None = None
+    _opened: float | None = None  # when the first run was timed
+    _wait: float = 0.0  # for how long the verdict before this one stood
+    _again: float = float("inf")  # when the verdict is looked at again
 
     def row(self) -> TraceRow:
         """This trial as a report shows it."""
@@ -181,6 +189,7 @@ class Trial:
         now = time.perf_counter() if now is None else now
         if tier != self._tier or self.verdict is not None or self.waits(now):
             return False  # the first as when a program has no variant for these buffers yet
+        self._opened = now if self._opened is None else self._opened
         before, self._ended = self._ended if alone else None, now
         if not self._warm:
             self._began = now
@@ -200,7 +209,7 @@ class Trial:
             return False
         times.end_block()
         self._next_block()
-        return self._judge()
+        return self._judge(now)
 
     def _round(self, before: float | None, now: float) -> float | None:
         """The mean round up to now, or None as long as there are too few."""
@@ -225,14 +234,14 @@ class Trial:
             return None
         return min(max(_TRIED_SECONDS[0], _TRIED_ROUNDS * self.compiled.round), _TRIED_SECONDS[1])
 
-    def end_trying(self, seconds: float | None) -> bool:
+    def end_trying(self, seconds: float | None, now: float | None = None) -> bool:
         """Take what those rounds usually took as a block; without that the block is recorded. Returns whether that settled the matter."""
         self.tried = False
         if seconds is None or not self._in_rounds or self._tier != "native":
             return False
         self.native.round = min(self.native.round, seconds)
         self._next_block()
-        return self._judge()
+        return self._judge(now)
 
     def _next_block(self) -> None:
         self._blocks += self._tier == "native" or self.elsewhere
@@ -250,14 +259,14 @@ class Trial:
             return self.native.round, self.compiled.round
         return self.native.run, self.compiled.run
 
-    def _judge(self) -> bool:
+    def _judge(self, now: float | None) -> bool:
         if not self._blocks:
             return False
         native, compiled = self._charged()
         asked = not self._in_rounds or self.tried is not None
         as_it_comes = native if asked else native - _RECORDED_SECONDS * self.operations
         if self._blocks >= _MOST_BLOCKS or compiled > _CLEAR * native or as_it_comes > _CLEAR * compiled:
-            self.decide_by_times()
+            self.decide_by_times(now)
         return self.verdict is not None
 
     def _try_later(self, now: float) -> None:
@@ -279,27 +288,44 @@ class Trial:
         """Whether the compiled tier was timed in this process."""
         return self._compared()[1] < float("inf")
 
-    def decide_by_times(self) -> str:
+    def decide_by_times(self, now: float | None = None) -> str:
         """Settle on the tier that took less, and return it."""
         native, compiled = self._charged()
         verdict = "compiled" if compiled <= _WORTH * native else "native"
         self.decide(verdict)
+        self._stands(now)
         return verdict
+
+    def decide_as_before(self, verdict: str, now: float | None = None) -> None:
+        """Settle on the tier that was faster in an earlier process."""
+        self.decide(verdict, "measured faster in an earlier process")
+        self._stands(now)
+
+    def _stands(self, now: float | None) -> None:
+        now = time.perf_counter() if now is None else now
+        took = now - self._opened if self._opened is not None else 0.0
+        self._wait = max(_AGAIN_SECONDS, _AGAIN_TIMES * took, 2 * self._wait)
+        self._again = now + self._wait
 
     def native_elsewhere(self, seconds: float) -> None:
         """A frontend's own library runs the same trace in so many seconds: there is no need to time the interpreter."""
         self.native.run = seconds
         self.elsewhere, self._in_rounds = True, False
 
+    def due(self, now: float | None = None) -> bool:
+        """Whether it is time to measure again: the verdict has stood for long, and a frontend does not see to that itself."""
+        return not self.elsewhere and self._again <= (time.perf_counter() if now is None else now)
+
     def reopen(self) -> None:
         """Measure again."""
         kept = Trial(self.site, self.operations, None, "being measured again", self.native_runs, self.compiled_runs)
         kept.native.run = self.native.run
+        kept.reopened, kept._wait = True, self._wait
         self.__dict__.update(kept.__dict__)
 
     def decide(self, verdict: str, reason: str = "") -> None:
-        """Settle on a tier."""
+        """Settle on a tier, for good."""
         native, compiled = self._compared()
-        self.verdict = verdict
+        self.verdict, self._again = verdict, float("inf")
         what = " a round" if self._in_rounds else ""
         self.reason = reason or f"measured {native * 1e3:.3g} ms{what} natively, {compiled * 1e3:.3g} ms compiled"

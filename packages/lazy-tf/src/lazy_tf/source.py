@@ -59,6 +59,10 @@ class TensorFlowSource:
         """See `trace.Source.settled`."""
         EXTENSION.settled(native)
 
+    def reopened(self) -> None:
+        """See `trace.Source.reopened`."""
+        EXTENSION.reopened()
+
     def postponed(self) -> None:
         """See `trace.Source.postponed`."""
         EXTENSION.postponed()

@@ -76,6 +76,10 @@ class TensorSource:
         """See `trace.Source.settled`."""
         _native.settled(native)
 
+    def reopened(self) -> None:
+        """See `trace.Source.reopened`."""
+        _native.reopened()
+
     def postponed(self) -> None:
         """See `trace.Source.postponed`."""
         _native.postponed()

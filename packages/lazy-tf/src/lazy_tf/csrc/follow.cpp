@@ -347,6 +347,13 @@ void settled(bool native) {
   }
 }
 
+void reopened() {
+  for (uint64_t seen : followed) {
+    Sight* found = sights.find(seen);
+    if (found != nullptr) found->native = false;
+  }
+}
+
 void postponed() {
   for (uint64_t seen : followed) {
     Sight* found = sights.find(seen);

@@ -35,6 +35,7 @@ void note_wait();
 
 void boundary();             // a barrier took place
 void settled(bool native);   // the trace that is about to end runs natively (or compiled) from now on
+void reopened();             // it is measured again
 void postponed();            // it runs natively until another program is there
 void compiled();             // which is so now; from any thread
 void set_cut_at(size_t length);

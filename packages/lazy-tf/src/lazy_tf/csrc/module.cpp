@@ -75,6 +75,11 @@ PyObject* settled(PyObject*, PyObject* flag) {
   Py_RETURN_NONE;
 }
 
+PyObject* reopened(PyObject*, PyObject*) {
+  lazy_tf::reopened();
+  Py_RETURN_NONE;
+}
+
 PyObject* postponed(PyObject*, PyObject*) {
   lazy_tf::postponed();
   Py_RETURN_NONE;
@@ -182,6 +187,7 @@ PyMethodDef methods[] = {
     {"postponed", postponed, METH_NOARGS, "The trace that is about to end runs natively until another program is there."},
     {"compiled", compiled, METH_NOARGS, "Another program is there."},
     {"settled", settled, METH_O, "The trace that is about to end runs natively from now on, or compiled."},
+    {"reopened", reopened, METH_NOARGS, "The trace that is about to end is measured again."},
     {"log", log, METH_NOARGS, "A number for each operation since the trace began: the same for the same operation and attributes."},
     {"counters", counters, METH_NOARGS, "How many operations ran at once, and in how many traces some did."},
     {"replay", replay, METH_VARARGS, "The values of a list of expressions, from the recorded operations run natively; None if that cannot be."},

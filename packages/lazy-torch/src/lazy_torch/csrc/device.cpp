@@ -246,6 +246,13 @@ static PyObject* py_settled(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_reopened(PyObject*, PyObject*) {
+  auto& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  for (auto* e : s.followed) e->immediate = false;
+  Py_RETURN_NONE;
+}
+
 // A program may be there after so long; each look takes a recorded trace.
 constexpr std::chrono::milliseconds kCompiledAfter{1000};
 static PyObject* py_postponed(PyObject*, PyObject*) {
@@ -269,8 +276,8 @@ static PyObject* py_tried(PyObject*, PyObject*) {
   auto& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   std::vector<double> rounds = std::exchange(s.timed, Timed()).rounds;
-  if (rounds.empty()) Py_RETURN_NONE;
-  const auto median = rounds.begin() + rounds.size() / 2;
+  if (rounds.size() < 2) Py_RETURN_NONE;  // a hiccup of the machine
+  const auto median = rounds.begin() + (rounds.size() - 1) / 2;
   std::nth_element(rounds.begin(), median, rounds.end());
   return PyFloat_FromDouble(*median);
 }
@@ -664,6 +671,7 @@ static PyMethodDef methods[] = {
     {"tried", py_tried, METH_NOARGS, "See lazy_core.trace.Source.tried."},
     {"compiled", py_compiled, METH_NOARGS, "See lazy_core.trace.Source.compiled."},
     {"settled", py_settled, METH_O, "See lazy_core.trace.Source.settled."},
+    {"reopened", py_reopened, METH_NOARGS, "See lazy_core.trace.Source.reopened."},
     {"set_tier", py_set_tier, METH_O, "0 auto, 1 compiled, 2 native."},
     {"set_learn_seconds", py_set_learn_seconds, METH_O, "What recording and compiling an operation may take: a trace must have taken as much natively."},
     {"set_direct", py_set_direct, METH_O, "Whether operations may run without boxing, which is the default; for tests."},

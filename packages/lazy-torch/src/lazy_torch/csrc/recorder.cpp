@@ -101,6 +101,9 @@ thread_local int nested = 0;
 // The numbers of the operation that is being recorded were others at other times.
 thread_local bool varying = false;
 
+// Whether an operation is not recorded though it is known: its trace runs faster natively, as far as is known so far, or as was decided.
+enum class Leave { NO, SO_FAR, DECIDED };
+
 struct Plan {
   Words key;
   c10::SmallVector<Item, 8> items;
@@ -111,11 +114,10 @@ struct Plan {
   OpEntry* entry = nullptr;
   Words site;
   bool lifted = false;
-  bool leave = false;  // it is part of a trace that runs faster natively,
-  bool watch = false;  // as far as is known yet
+  Leave leave = Leave::NO;
   void clear() {
     key.clear(), items.clear(), node_words.clear(), numbers.clear(), written.clear(), site.clear();
-    random = nullptr, entry = nullptr, lifted = false, leave = false, watch = false;
+    random = nullptr, entry = nullptr, lifted = false, leave = Leave::NO;
   }
 };
 
@@ -317,8 +319,7 @@ bool attempt(Plan& p, Op& op, const IValue* a, c10::SmallVectorImpl<IValue>& res
   if (C10_UNLIKELY(&e == state().timed.first)) note_round(state().timed);
   if (C10_UNLIKELY(e.immediate || e.skips != 0 || (e.waits == state().programs.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < e.wait_until)) &&
       !nested && state().tier.load(std::memory_order_relaxed) == State::AUTO && !state().examine) {
-    p.leave = true;
-    p.watch = !e.immediate && e.skips != 0;  // what else the trace has may be worth learning
+    p.leave = !e.immediate && e.skips != 0 ? Leave::SO_FAR : Leave::DECIDED;  // of what so far runs natively more may be worth learning
     if (e.skips != 0) e.skips--;
     m.tag = Tag::OP;
     return false;
@@ -633,9 +634,8 @@ bool record(Op& op, Stack* stack) {
 
 enum class Found { YES, NO, UNSUPPORTED };
 
-// Record an operation if the tables know everything about it; `leave` says that it is known to run faster natively, `watch` that this is only so as far
-// as is known yet.
-Found record_known(Op& op, Stack* stack, bool& leave, bool& watch) {
+// Record an operation if the tables know everything about it; where it is not recorded `leave` says whether it is known nevertheless.
+Found record_known(Op& op, Stack* stack, Leave& leave) {
   State& s = state();
   IValue* a = stack->data() + stack->size() - op.nargs;
   Plan p;
@@ -647,7 +647,7 @@ Found record_known(Op& op, Stack* stack, bool& leave, bool& watch) {
       if (C10_LIKELY(!s.in_barrier)) {
         auto once = [&](Missing& m) { return attempt(p, op, a, results, m); };
         if (!try_planned(once, missing)) {
-          leave = p.leave, watch = p.watch;
+          leave = p.leave;
           return Found::NO;
         }
         break;
@@ -863,15 +863,16 @@ struct Kernel final : c10::OperatorKernel {
   bool follow(const c10::OperatorHandle& handle, Stack* stack) {
     State& s = state();
     const int mode = op.mode.load(std::memory_order_relaxed);
-    bool leave = s.tier.load(std::memory_order_relaxed) == State::NATIVE, watch = false, wanted = false;
-    if (C10_LIKELY(mode == RECORD && !leave)) {
-      switch (record_known(op, stack, leave, watch)) {
+    Leave leave = s.tier.load(std::memory_order_relaxed) == State::NATIVE ? Leave::DECIDED : Leave::NO;
+    bool wanted = false;
+    if (C10_LIKELY(mode == RECORD && leave == Leave::NO)) {
+      switch (record_known(op, stack, leave)) {
         case Found::YES: return true;
         case Found::NO: break;
         case Found::UNSUPPORTED: return compose(handle, stack, "these arguments are not supported"), true;
       }
     }
-    if (!leave) {
+    if (leave == Leave::NO) {
       uint64_t next;
       bool known;
       {
@@ -900,7 +901,7 @@ struct Kernel final : c10::OperatorKernel {
       }
       if (wanted) wait_for_another_time();
     }
-    diverge(leave && !watch, !leave && !wanted);
+    diverge(leave == Leave::DECIDED, leave == Leave::NO && !wanted);
     return false;
   }
 
