@@ -32,7 +32,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--scenario", nargs="+", action="extend", choices=SCENARIOS, metavar="NAME", help=f"one or more of {', '.join(SCENARIOS)}")
     add("--peer", nargs="+", action="extend", choices=PEERS, metavar="NAME", help=f"one or more of {', '.join(PEERS)}")
     add("--cores", type=cores, default=(), metavar="0,1", help="bind every process to these cores (default: all there are)")
-    add("--seconds", type=float, default=3.0, help="how long a measurement lasts (default: 3)")
+    add("--seconds", type=float, default=10.0, help="how long a measurement lasts (default: 10)")
     add("--rounds", type=int, default=2, help="how often everything is repeated; medians over rounds count (default: 2)")
     add("--patience", type=float, default=20.0, help="seconds that a process waits for a calm machine (default: 20; 0: do not look)")
     add("--cpu-time", action="store_true", help="count processor time, not the wall's: for one core of a machine that others use too")

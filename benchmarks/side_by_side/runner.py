@@ -44,7 +44,7 @@ class Settings:
     """
 
     cores: tuple[int, ...] = ()
-    seconds: float = 3.0
+    seconds: float = 10.0
     rounds: int = 2
     patience: float = 20.0
     quick: bool = False

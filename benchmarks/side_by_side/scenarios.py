@@ -94,7 +94,7 @@ class Run:
 
     def warm_up(self, run: Callable[[], Any]) -> None:
         """Call `run` until what it needs is compiled and caches are warm."""
-        quiet = max(self.seconds, _LEARNS_SECONDS) if self.peer.lazy else self.seconds
+        quiet = _LEARNS_SECONDS if self.peer.lazy else _WARM_SECONDS
         measure.warm_up(run, self.progress, 0.0 if self.quick else quiet)
 
     def timed(self, call: Callable[[], Any], parts: int = 1) -> Found:
@@ -109,6 +109,8 @@ class Run:
 # A lazy peer that has nothing to compile or to measure for so long has learned what there is: between importing what that takes and
 # recording a long step whole, a portion at a time, some seconds pass.
 _LEARNS_SECONDS = 10.0
+# For the others so long is enough to have their caches warm.
+_WARM_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
