@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lazy_core
-from lazy_core import ir, ops, trace, values
+from lazy_core import execution, ir, ops, trace, values
 from lazy_core.cache import cache
 from lazy_core.errors import BarrierError, DtypeError, ExecutionError, LazyError, ShapeError, StrictError
 from lazy_core.ops.registry import Op, composite
@@ -45,6 +45,23 @@ def test_result_is_a_promise_until_it_is_read():
     assert y.shape is x.shape
     np.testing.assert_array_equal(values.to_host(y), [[2, 4], [6, 8]])
     assert not y.pending
+
+
+@pytest.mark.parametrize("wait", [lambda: lazy_core.barrier(wait=True), execution.wait_for_previous], ids=["barrier", "wait_for_previous"])
+def test_a_program_is_waited_for_though_the_smallest_of_its_results_was_dropped(wait):
+    """As a loss is, once the next step's is there, while the parameters are still being computed."""
+    x = leaf(np.full((900, 900), 1e-3, np.float32))
+    for _ in range(2):  # the first time compiling is waited for
+        y = x
+        for _ in range(12):
+            y = ops.matmul(y, x)
+        total = ops.sum(y, axes=(0, 1), keepdims=False)
+        lazy_core.barrier()
+        held = y.array
+        assert total.array is not None
+        del total, y
+        wait()
+        assert held.is_ready()
 
 
 def test_second_step_reuses_compiled_graph():

@@ -105,9 +105,6 @@ class Plan:
     wants_undonated: bool = False
     turns: int = 0
 
-    def __post_init__(self) -> None:
-        self.smallest = min(range(len(self.roots)), key=lambda i: self.roots[i].shape.nbytes, default=0)
-
 
 class Cache:
     """Plans by trace key, executables by structural key and by StableHLO text."""

@@ -20,9 +20,9 @@ from .config import config
 from .errors import ExecutionError
 from .trace import Source
 
-# A small output of each of the latest programs, to wait for: all outputs of a program become ready together.  Held weakly: a buffer that
-# nobody else holds may be donated.
-_latest: collections.deque[tuple[weakref.ref[Any], Plan]] = collections.deque(maxlen=32)
+# The outputs of each of the latest programs, one of which is waited for, since they become ready together.  Held weakly: a buffer that nobody
+# else holds may be donated.  All of them, since any may be dropped: a step's loss is, as soon as the next one's is there.
+_latest: collections.deque[tuple[list[weakref.ref[Any]], Plan]] = collections.deque(maxlen=32)
 
 _VECTOR = (np.float64, np.int64, np.complex128)
 
@@ -70,32 +70,35 @@ def execute(plan: Plan, executable: backend.Executable | None, sources: Sequence
             raise ExecutionError(f"running a program of {plan.operations} operations, {last}, failed: {error}") from error
         if inputs is not None:
             shadow.ran(inputs, outputs)
-        _latest.append((weakref.ref(outputs[plan.smallest]), plan))
+        _latest.append(([weakref.ref(array) for array in outputs], plan))
     placed = [[outputs[o] if o.__class__ is int else leaves[o[0]][o[1]] for o in places] for places in plan.outputs]
     return placed, outputs
 
 
+def _left(refs: list[weakref.ref[Any]]) -> list[Any]:
+    """An output that somebody still holds; none if all were dropped or donated."""
+    found = next((array for ref in refs if (array := ref()) is not None and not array.is_deleted()), None)
+    return [found] if found is not None else []
+
+
 def wait_for_latest() -> None:
     """Wait until the latest programs have run; raises what the device raises."""
-    backend.wait([array for ref, _ in _latest if (array := ref()) is not None])
+    backend.wait([array for refs, _ in _latest for array in _left(refs)])
 
 
 def wait_for_previous() -> None:
     """Wait until the latest program has run, unless it has failed: whoever reads what it left is told of that."""
-    array = _latest[-1][0]() if _latest else None
-    if array is not None:
+    if _latest:
         with contextlib.suppress(Exception):  # whatever the device raises
-            backend.wait([array])
+            backend.wait(_left(_latest[-1][0]))
 
 
 def failed_programs() -> list[str]:
     """The lines that recorded the last operation of each recent program whose execution failed, newest first."""
     lines = []
-    for ref, plan in reversed(_latest):
-        array = ref()
+    for refs, plan in reversed(_latest):
         try:
-            if array is not None:
-                backend.wait([array])
+            backend.wait(_left(refs))
         except Exception:  # whatever the device raises: the caller reports its own failure and wants the origin
             lines.append(f"{plan.operations} operations, the last recorded at {plan.site or 'an unknown line'}")
     return lines
