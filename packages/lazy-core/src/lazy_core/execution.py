@@ -20,8 +20,8 @@ from .config import config
 from .errors import ExecutionError
 from .trace import Source
 
-# The outputs of each of the latest programs, one of which is waited for, since they become ready together.  Held weakly: a buffer that nobody
-# else holds may be donated.  All of them, since any may be dropped: a step's loss is, as soon as the next one's is there.
+# The outputs of each of the latest programs, one of which is waited for, since they become ready together.  All of them, since any may be
+# dropped: a step's loss is, once the next one's is there.  Held weakly: a buffer that nobody else holds may be donated.
 _latest: collections.deque[tuple[list[weakref.ref[Any]], Plan]] = collections.deque(maxlen=32)
 
 _VECTOR = (np.float64, np.int64, np.complex128)
