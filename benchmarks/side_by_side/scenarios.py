@@ -389,6 +389,7 @@ SCENARIOS = {
                     Row("again", f"50 tokens, {cache} cache, later calls", "ms", {"torch": Target(eager=1.2)}),
                     Row("longest", "longest token of the first call", "ms", _NO_STALL),
                 ),
+                processes=3,
             )
             for cache in ("growing", "static")
         ),
