@@ -16,6 +16,7 @@ import lazy_core
 import lazy_tf
 from lazy_core import compiling, tiers, trials
 from lazy_core.allowance import allowance
+from lazy_core.testing import first_verdict
 from lazy_tf.tensor import EXTENSION
 
 RNG = np.random.default_rng(0)
@@ -528,22 +529,11 @@ def test_a_wrong_verdict_does_not_last(monkeypatch):
             y = tf.tanh(y) * 0.9 + 0.1
         return float(tf.reduce_sum(y))
 
-    known = tiers.trials()
-
-    def mine():
-        return [t for t in tiers.trials() if t.verdict and not any(t is k for k in known)]
-
-    with monkeypatch.context() as wrong:
-        wrong.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
-        with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
-            for _ in range(400):
-                step()
-                if mine():
-                    break
-                compiling.wait(60)
-    (found,) = mine()
-    assert (found.verdict, found.reopened) == ("native", False)
     with lazy_core.options(tier="auto", learn_percent=10_000), lazy_tf.device():
+        with monkeypatch.context() as wrong:
+            wrong.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
+            found = first_verdict(step)
+        assert (found.verdict, found.reopened) == ("native", False)
         for _ in range(50):
             step()
         assert (found.verdict, found.reopened) == ("native", False)

@@ -19,6 +19,7 @@ import lazy_core
 from lazy_core import compiling, tiers, trials
 from lazy_core.allowance import allowance
 from lazy_core.disk import disk
+from lazy_core.testing import first_verdict
 from lazy_torch import _native, awake
 from lazy_torch.source import SOURCE
 
@@ -256,31 +257,19 @@ def test_a_wrong_verdict_does_not_last(earlier: bool, monkeypatch: pytest.Monkey
             y = torch.tanh(y) * 0.9 + 0.1
         return y.sum().item()
 
-    def mine() -> list[trials.Trial]:
-        return [t for t in tiers.trials() if t.verdict and not any(t is k for k in known)]
-
     get, put, kept = disk.get, disk.put, []
-    if earlier:
-        monkeypatch.setattr(disk, "get", lambda kind, key: b"native" if kind == "verdict" else get(kind, key))
-    else:
-        monkeypatch.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
     monkeypatch.setattr(disk, "put", lambda kind, key, data: kept.append(data) if kind == "verdict" else put(kind, key, data))
-    monkeypatch.setattr(trials, "_AGAIN_TIMES", 0)
-    known = tiers.trials()
     with lazy_core.options(tier="auto", learn_percent=10_000):
-        for _ in range(400):
-            step()
-            if mine():
-                break
-            compiling.wait(60)
-        (found,) = mine()
+        with monkeypatch.context() as wrong:
+            if earlier:
+                wrong.setattr(disk, "get", lambda kind, key: b"native" if kind == "verdict" else get(kind, key))
+            else:
+                wrong.setattr(trials.Trial, "decide_by_times", lambda self, now=None: self.decide_as_before("native", now))
+            found = first_verdict(step)
         assert (found.verdict, found.reopened) == ("native", False)
         for _ in range(50):
             step()
         assert (found.verdict, found.reopened) == ("native", False)
-        monkeypatch.undo()
-        monkeypatch.setattr(disk, "put", lambda kind, key, data: kept.append(data) if kind == "verdict" else put(kind, key, data))
-        monkeypatch.setattr(trials, "_WARM_SECONDS", 0.0)
         found._again = 0.0
         for _ in range(4000):
             step()

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dump
+from . import compiling, dump, tiers
 from .conformance import (
     PLACEMENTS,
     TIERS,
@@ -43,6 +43,7 @@ from .conformance import (
 from .frontend import Frontend
 from .ops.registry import Sample, numbers
 from .tolerances import Tolerance, assert_close, tolerance
+from .trials import Trial
 
 __all__ = [
     "PLACEMENTS",
@@ -173,6 +174,23 @@ def basics_test(frontend: Frontend) -> Callable[..., None]:
 
     made: Callable[..., None] = test_arrays_go_in_and_come_out
     return made
+
+
+def first_verdict(step: Callable[[], Any]) -> Trial:
+    """Call a step until the trace that it records, which is new, has a verdict; what is being compiled is waited for.
+
+    Raises:
+        AssertionError: none had one after 400 calls.
+    """
+    known = tiers.trials()
+    for _ in range(400):
+        step()
+        found = [trial for trial in tiers.trials() if trial.verdict and not any(trial is one for one in known)]
+        if found:
+            (trial,) = found
+            return trial
+        compiling.wait(60)
+    raise AssertionError("no trace of the step has a verdict")
 
 
 def interrupt_at_random(step: Callable[[int], Any], done: Callable[[], Any], seconds: float = 4.0) -> int:

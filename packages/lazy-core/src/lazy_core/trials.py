@@ -138,7 +138,7 @@ class Trial:
     _pauses: int = 0
     _in_rounds: bool | None = None
     _opened: float | None = None  # when the first run was timed
-    _wait: float = 0.0  # for how long the verdict before this one stood
+    _wait: float = 0.0  # for how long the latest verdict was to stand
     _again: float = float("inf")  # when the verdict is looked at again
 
     def row(self) -> TraceRow:
